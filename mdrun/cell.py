@@ -1,0 +1,83 @@
+"""Geometry of a cell whose axes may be open: fractional coordinates, heights, volume, strain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def completed(cell: Tensor, pbc: Sequence[bool]) -> Tensor:
+    """The cell with each open axis replaced by a unit vector at right angles to the periodic ones.
+
+    Along an open axis the fractional coordinate is then a length in Å, and whatever vector the file gave for it,
+    a dummy or none, has no influence.
+
+    Args:
+        cell: (3, 3) row vectors, Å; the periodic ones independent of each other.
+        pbc: periodic axes.
+
+    Returns:
+        (3, 3), non-singular; any handedness.
+    """
+    periodic = [axis for axis in range(3) if pbc[axis]]
+    full = cell.clone()
+    if len(periodic) == 0:
+        return torch.eye(3, dtype=cell.dtype)
+    if len(periodic) == 1:
+        (axis,) = periodic
+        direction = cell[axis] / cell[axis].norm()
+        start = torch.eye(3, dtype=cell.dtype)[int(direction.abs().argmin())]
+        across = torch.linalg.cross(direction, start)
+        full[(axis + 1) % 3] = across / across.norm()
+        full[(axis + 2) % 3] = torch.linalg.cross(direction, across / across.norm())
+    if len(periodic) == 2:
+        normal = torch.linalg.cross(cell[periodic[0]], cell[periodic[1]])
+        full[3 - sum(periodic)] = normal / normal.norm()
+    return full
+
+
+def heights(cell: Tensor) -> Tensor:
+    """Distances between opposite faces of the cell.
+
+    Args:
+        cell: (3, 3) row vectors, Å; any handedness, non-singular.
+
+    Returns:
+        (3,) Å. A sphere of radius ``r`` spans ``r / heights[d]`` in fractional coordinate ``d``.
+    """
+    return 1 / torch.linalg.inv(cell).norm(dim=0)
+
+
+def volume(cell: Tensor, pbc: Sequence[bool]) -> float:
+    """Å³; NaN unless all three axes are periodic, since nothing then bounds the matter."""
+    return abs(float(torch.linalg.det(cell))) if all(pbc) else math.nan
+
+
+def fractional(positions: Tensor, cell: Tensor) -> Tensor:
+    """(n, 3) coordinates along the rows of ``cell``, which is complete."""
+    return positions @ torch.linalg.inv(cell)
+
+
+def folded(frac: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    """Coordinates in [0, 1), strictly, along periodic axes, and the whole numbers added to get there.
+
+    -5e-17 + 1 rounds to 1.0: such an atom is put on the lower face, where its image lies.
+    """
+    periodic = torch.tensor(pbc, device=frac.device)
+    shifts = torch.where(periodic, -torch.floor(frac), 0.0)
+    over = (frac + shifts >= 1) & periodic
+    shifts = shifts - over.to(frac.dtype)
+    return torch.where(over, 0.0, frac + shifts), shifts
+
+
+def deformation(before: Tensor, now: Tensor) -> Tensor:
+    """(3, 3) F with ``r_now = r_before @ F`` for a point that moves with the cell."""
+    return torch.linalg.solve(before, now)
+
+
+def smallest_stretch(deformation: Tensor) -> float:
+    """How much the deformation shortens the vector that it shortens most; 1 where nothing is strained."""
+    return float(torch.linalg.svdvals(deformation)[-1])

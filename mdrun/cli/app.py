@@ -1,0 +1,40 @@
+"""The command line. Nothing heavy is imported before a command needs it: ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from mdrun import __version__
+from mdrun.cli.simulate import simulate
+
+app = typer.Typer(
+    name="mdrun",
+    help="Molecular dynamics from the shell, the same trajectory on any number of ranks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(simulate)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mdrun {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Molecular dynamics from the shell, the same trajectory on any number of ranks."""
+
+
+def main() -> None:
+    """Entry point of ``mdrun`` and ``python -m mdrun``."""
+    sys.exit(app())

@@ -1,0 +1,110 @@
+"""``mdrun simulate``: options in, exit code out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from mdrun.run.settings import Settings, make_settings, read_config
+
+RUN, OUTPUT, SYSTEM = "Dynamics", "Output", "Structure and model"
+EXECUTION = "Execution"
+
+
+def _option(help_text: str, panel: str, *names: str, **more):
+    return typer.Option(None, *names, help=help_text, rich_help_panel=panel, **more)
+
+
+def simulate(
+    structure: Path = typer.Argument(None, help="Any file that ASE reads.", show_default=False),
+    format: str = _option("ASE's name of the file's format, where its name does not tell.", SYSTEM),  # noqa: A002
+    index: str = _option("Frame of a file with several; the last by default.", SYSTEM),
+    replicate: tuple[int, int, int] = _option(
+        "Repeat the cell along each axis.", SYSTEM, metavar="X Y Z", show_default="1 1 1"
+    ),
+    species: str = _option("Elements of a LAMMPS data file's types, as in Ar,O.", SYSTEM),
+    model: str = _option(
+        "lj, lj:epsilon=E,sigma=S,cutoff=C,shift=true, lj:FILE.toml, eam:FILE, emt, FILE.py:FUNCTION; sums with ' + '. "
+        "Chosen by the species where they allow it.",
+        SYSTEM,
+    ),
+    ensemble: str = _option("nve or nvt.", RUN, show_default=Settings.ensemble),
+    thermostat: str = _option("langevin.", RUN, show_default=Settings.thermostat),
+    temperature: float = _option("The thermostat's, K.", RUN),
+    friction: float = _option("Langevin's, 1/ps.", RUN, show_default=str(Settings.friction)),
+    init_temperature: float = _option(
+        "Draw Maxwell-Boltzmann velocities at this temperature, K; else the file's are used.", RUN
+    ),
+    timestep: float = _option("fs.", RUN, show_default=str(Settings.timestep)),
+    steps: int = _option("How many; 0 evaluates once.", RUN, show_default="1000"),
+    time: float = _option("How long, ps; in place of --steps.", RUN),
+    seed: int = _option("Of all random numbers; a fresh one is drawn, shown and kept if not given.", RUN),
+    out: Path = _option("Run directory.", OUTPUT, show_default="STRUCTURE.run"),
+    overwrite: bool = _option("Replace the run that is in the directory.", OUTPUT, "--overwrite"),
+    log_every: int = _option(
+        "Steps between rows of thermo.csv and ranks.csv; 0 never.",
+        OUTPUT,
+        show_default=str(Settings.log_every),
+    ),
+    trajectory_every: int = _option(
+        "Steps between frames of trajectory.extxyz; 0 never.",
+        OUTPUT,
+        show_default=str(Settings.trajectory_every),
+    ),
+    skin: float = _option(
+        "Reach of halo and list beyond the cutoff, Å.", EXECUTION, show_default=str(Settings.skin)
+    ),
+    check_every: int = _option(
+        "Steps between looks at whether the list still holds.",
+        EXECUTION,
+        show_default=str(Settings.check_every),
+    ),
+    threads: int = _option(
+        "Per rank.", EXECUTION, show_default="the cores of this process shared among its machine's ranks"
+    ),
+    comm_timeout: float = _option(
+        "Longest wait for another rank, s.", EXECUTION, show_default=str(Settings.comm_timeout)
+    ),
+    config: Path = _option("TOML file with any of these options; flags win.", EXECUTION),
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks.", rich_help_panel=EXECUTION),
+) -> None:
+    """Run molecular dynamics of STRUCTURE; on several ranks under torchrun or srun."""
+    given = {
+        name: value
+        for name, value in locals().items()
+        if value is not None and name not in ("config", "debug")
+    }
+    raise typer.Exit(_run(given, config, debug))
+
+
+def _run(given: dict, config: Path | None, debug: bool) -> int:
+    import os
+
+    from mdrun.comm import Comm, open_comm
+    from mdrun.report.console import forgive_glyphs
+    from mdrun.report.live import Reporter
+    from mdrun.run.ending import end_with_error
+    from mdrun.run.job import Job
+
+    forgive_glyphs()
+    for name in ("structure", "out"):
+        if name in given:
+            given[name] = os.fspath(given[name])
+    comm, job, reporter = Comm(), None, None
+    try:
+        comm = open_comm(given.get("comm_timeout", Settings.comm_timeout))
+        settings = make_settings(read_config(config) if config else {}, given)
+        reporter = Reporter(comm.rank)
+        job = Job(settings, comm, reporter)
+        job.execute()
+        comm.close()
+    except (Exception, KeyboardInterrupt) as error:
+        if reporter is not None:
+            reporter.stop()
+        return end_with_error(error, comm, job.failed if job is not None else _nothing_to_write, debug)
+    return 0
+
+
+def _nothing_to_write(reason: str, exit_code: int) -> None:
+    """No run directory was claimed yet."""

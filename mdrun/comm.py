@@ -1,0 +1,251 @@
+"""Every collective of the program. One process is a communicator of size one: there is no second path.
+
+An error on one rank ends all: it is posted in the rendezvous store, the rank closes its connections, the others
+fail in whatever collective they wait in, read the posted error and follow with the same exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mdrun.clock import timed
+from mdrun.errors import InputError, PeerError
+
+ERROR_KEY = "mdrun/error"
+COUNT_KEY = "mdrun/errors"
+TOLD_KEY = "mdrun/told"
+PATIENCE = 5.0  # seconds for rank 0 to write down what happened before the others let the launcher kill it
+
+
+class Comm:
+    """A communicator of one process; the parent of the one that spans several.
+
+    Attributes:
+        bytes_sent: since the start, what ``exchange`` sent to other ranks.
+    """
+
+    rank = 0
+    size = 1
+
+    def __init__(self) -> None:
+        self.bytes_sent = 0
+
+    def all_gather(self, row: Tensor) -> Tensor:
+        """(size, *row.shape): the row of every rank, in rank order."""
+        return row[None]
+
+    def all_sum(self, values: Tensor) -> Tensor:
+        """Sum over ranks; every rank holds the same bits."""
+        return values
+
+    def all_max(self, values: Tensor) -> Tensor:
+        """Largest value over ranks, element by element. NaN is not promised to win: pass a flag beside it."""
+        return values
+
+    def exchange_sizes(self, send_sizes: Sequence[int]) -> list[int]:
+        """How many rows each rank will send here, given how many this one sends to each."""
+        return list(send_sizes)
+
+    def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
+        """Rows sorted by receiver go out, rows sorted by sender come back: (sum(recv_sizes), *rows.shape[1:])."""
+        return rows
+
+    def gather(self, rows: Tensor) -> Tensor | None:
+        """All ranks' rows one after another on rank 0; None elsewhere."""
+        return rows
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's object on every rank."""
+        return value
+
+    def device_mesh(self) -> Any:
+        """The ``DeviceMesh`` of all ranks; None for a single process."""
+        return None
+
+    def post_error(self, message: str, code: int) -> bool:
+        """Tell the other ranks why this one ends. True if this rank is the first, whose message counts."""
+        return True
+
+    def posted_error(self) -> tuple[str, int] | None:
+        """What another rank posted, or None."""
+        return None
+
+    def abort(self) -> None:
+        """Close the connections, so that no rank waits for this one."""
+
+    def close(self) -> None:
+        """End in good order, all ranks together."""
+
+
+class ProcessComm(Comm):
+    """Gloo (CPU) and, where there is a GPU, NCCL, over ``torch.distributed``."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__()
+        import torch.distributed as dist
+
+        self._dist = dist
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+        self._timeout_s = timeout_s
+        self._store = dist.distributed_c10d._get_default_store()
+        self._mesh = None
+
+    def _call(self, collective, *args, **kwargs) -> None:
+        try:
+            collective(*args, **kwargs)
+        except RuntimeError as error:
+            raise PeerError(
+                f"rank {self.rank} lost contact with another rank, or waited more than {self._timeout_s:g} s for it "
+                f"(--comm-timeout): {str(error).splitlines()[0]}"
+            ) from error
+
+    @timed("communication")
+    def all_gather(self, row: Tensor) -> Tensor:
+        out = row.new_empty((self.size, *row.shape))
+        self._call(self._dist.all_gather, list(out.unbind()), row.contiguous())
+        return out
+
+    @timed("communication")
+    def all_sum(self, values: Tensor) -> Tensor:
+        out = values.clone()
+        self._call(self._dist.all_reduce, out)
+        return out
+
+    @timed("communication")
+    def all_max(self, values: Tensor) -> Tensor:
+        out = values.clone()
+        self._call(self._dist.all_reduce, out, op=self._dist.ReduceOp.MAX)
+        return out
+
+    @timed("communication")
+    def exchange_sizes(self, send_sizes: Sequence[int]) -> list[int]:
+        send = torch.tensor(send_sizes, dtype=torch.int64)
+        recv = torch.empty_like(send)
+        self._call(self._dist.all_to_all_single, recv, send)
+        return recv.tolist()
+
+    @timed("communication")
+    def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
+        out = rows.new_empty((sum(recv_sizes), *rows.shape[1:]))
+        self._call(self._dist.all_to_all_single, out, rows.contiguous(), list(recv_sizes), list(send_sizes))
+        row_bytes = rows.element_size() * (rows[0].numel() if len(rows) else 0)
+        self.bytes_sent += (sum(send_sizes) - send_sizes[self.rank]) * row_bytes
+        return out
+
+    @timed("communication")
+    def gather(self, rows: Tensor) -> Tensor | None:
+        sizes = self.all_gather(torch.tensor(len(rows))).tolist()
+        send = [len(rows) if r == 0 else 0 for r in range(self.size)]
+        recv = sizes if self.rank == 0 else [0] * self.size
+        out = rows.new_empty((sum(recv), *rows.shape[1:]))
+        self._call(self._dist.all_to_all_single, out, rows.contiguous(), recv, send)
+        return out if self.rank == 0 else None
+
+    def broadcast(self, value: Any) -> Any:
+        box = [value]
+        self._call(self._dist.broadcast_object_list, box, src=0)
+        return box[0]
+
+    def device_mesh(self) -> Any:
+        if self._mesh is None:
+            from torch.distributed.device_mesh import init_device_mesh
+
+            self._mesh = init_device_mesh("cpu", (self.size,), mesh_dim_names=("space",))
+        return self._mesh
+
+    def post_error(self, message: str, code: int) -> bool:
+        try:
+            is_first = self._store.add(COUNT_KEY, 1) == 1
+            if is_first:
+                self._store.set(ERROR_KEY, json.dumps([message, code]))
+        except RuntimeError:  # the store went with the rank that held it
+            return False
+        return is_first
+
+    def posted_error(self) -> tuple[str, int] | None:
+        try:
+            self._store.wait([ERROR_KEY], timedelta(seconds=PATIENCE))
+            message, code = json.loads(self._store.get(ERROR_KEY))
+        except RuntimeError:
+            return None
+        return message, code
+
+    def abort(self) -> None:
+        if not self._dist.is_initialized():
+            return
+        store = self._store
+        self._dist.destroy_process_group()
+        # A launcher kills all once one has ended: let rank 0 write the run's last words first.
+        try:
+            if self.rank == 0:
+                store.set(TOLD_KEY, "1")
+                time.sleep(0.2)
+            else:
+                store.wait([TOLD_KEY], timedelta(seconds=PATIENCE))
+        except RuntimeError:
+            pass
+
+    def close(self) -> None:
+        if self._dist.is_initialized():
+            self._call(self._dist.barrier)
+            self._dist.destroy_process_group()
+
+
+def open_comm(timeout_s: float = 600.0) -> Comm:
+    """The communicator that the launcher asks for: torchrun's or srun's variables, or a single process.
+
+    Raises:
+        InputError: the ranks could not meet.
+    """
+    environment = launch_environment(os.environ)
+    if int(environment.get("WORLD_SIZE", "1")) == 1:
+        return Comm()
+    os.environ.update(environment)
+    try:
+        return ProcessComm(timeout_s)
+    except RuntimeError as error:
+        raise InputError(
+            f"the {environment['WORLD_SIZE']} ranks could not meet at {environment.get('MASTER_ADDR')}:"
+            f"{environment.get('MASTER_PORT')}: {str(error).splitlines()[0]}. Is another job using that port? "
+            "Set MASTER_PORT, or start with torchrun --standalone."
+        ) from error
+
+
+def launch_environment(env: Any) -> dict[str, str]:
+    """torchrun's variables, taken over from srun's where torchrun did not start us.
+
+    A batch script's own environment names its tasks too: only variables of a *step* mean that srun started us.
+    """
+    if "WORLD_SIZE" in env and "RANK" in env:
+        names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        return {name: env[name] for name in names if name in env}
+    if int(env.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in env:
+        job = int(env.get("SLURM_JOB_ID", "0"))
+        per_node = re.match(r"\d+", env.get("SLURM_STEP_TASKS_PER_NODE", "1"))
+        return {
+            "WORLD_SIZE": env["SLURM_STEP_NUM_TASKS"],
+            "RANK": env["SLURM_PROCID"],
+            "LOCAL_RANK": env.get("SLURM_LOCALID", "0"),
+            "LOCAL_WORLD_SIZE": per_node.group() if per_node else "1",
+            "MASTER_ADDR": env.get("MASTER_ADDR", first_host(env.get("SLURM_STEP_NODELIST", "localhost"))),
+            "MASTER_PORT": env.get("MASTER_PORT", str(20000 + job % 20000)),
+        }
+    return {}
+
+
+def first_host(nodelist: str) -> str:
+    """``node[07-09,12],gpu3`` → ``node07``."""
+    match = re.match(r"([^\[,]+)(?:\[([^\],-]+))?", nodelist)
+    return "localhost" if match is None else match.group(1) + (match.group(2) or "")

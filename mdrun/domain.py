@@ -1,0 +1,279 @@
+"""One rank's piece of space between two rebuilds: owned rows, ghosts, neighbour list.
+
+Kernels see an open, image-free frame: ``positions[:, j] - positions[:, i]``, nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from mdrun import cell as geometry
+from mdrun.clock import timed
+from mdrun.comm import Comm
+from mdrun.decompose.halo import HaloPlan, plan_halo, tight_box
+from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
+from mdrun.decompose.partition import Partition, bisect
+from mdrun.errors import SimulationError
+from mdrun.neighbors.cell_list import NeighborList
+from mdrun.neighbors.grid import make_grid, order_by_bin_and_id
+from mdrun.state import FIELDS, State
+
+HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
+REPARTITION_AT = 1.1  # cut space anew once the imbalance has grown by a tenth
+
+
+@dataclass
+class DomainCounts:
+    """What happened in this domain since the run began; sums are over rebuilds."""
+
+    rebuilds: int = 0
+    dangerous_builds: int = 0
+    migrations: int = 0
+    repartitions: int = 0
+    owned_least: int = 0
+    owned_most: int = 0
+    owned_sum: int = 0
+    ghosts_sum: int = 0
+    neighbors_sum: int = 0
+
+    def add_build(self, n_owned: int, n_ghosts: int, n_neighbors: int) -> None:
+        self.owned_least = n_owned if self.rebuilds == 0 else min(self.owned_least, n_owned)
+        self.owned_most = max(self.owned_most, n_owned)
+        self.owned_sum += n_owned
+        self.ghosts_sum += n_ghosts
+        self.neighbors_sum += n_neighbors
+        self.rebuilds += 1
+
+
+@dataclass
+class Partitioner:
+    """The partition in force, and how even it was when it was made."""
+
+    partition: Partition | None = None
+    imbalance: float = 1.0
+    fresh_imbalance: float = 1.0
+
+
+@dataclass
+class Domain:
+    """See the module's text. ``follow`` is called once a step, between moving the atoms and computing forces.
+
+    Attributes:
+        comm: the ranks that share the atoms.
+        cutoff, skin: Å. Ghosts and list reach ``cutoff + skin``.
+        check_every: look at displacements every so many steps; more than 1 risks dangerous builds.
+        positions: (3, n_padded) Å; x, y and z each contiguous, owned rows first.
+        types, charges, ids: (n_padded,).
+        neighbors: (n_owned, width) int32 padded rows, the first ``n_neighbors[i]`` of row i valid.
+        n_neighbors: (n_owned,) int32.
+        plan: the halo's routing.
+        boxes: (size, 3, 2) tight fractional box of every rank.
+        owned_by_rank: (size,) atoms of every rank.
+    """
+
+    comm: Comm
+    cutoff: float
+    skin: float
+    check_every: int = 1
+    partitioner: Partitioner = field(default_factory=Partitioner)
+    counts: DomainCounts = field(default_factory=DomainCounts)
+
+    def __post_init__(self) -> None:
+        self._list = NeighborList()
+        self._steps_since_check = 0
+        self._worst_used = (
+            0.0  # how far past its safe reach the list was when forces were last computed with it
+        )
+        self.plan: HaloPlan | None = None
+
+    @property
+    def ghost_width(self) -> float:
+        return self.cutoff + self.skin
+
+    @property
+    def n_padded(self) -> int:
+        return self.positions.shape[1]
+
+    @property
+    def n_ghosts(self) -> int:
+        return self.n_padded - self.n_owned
+
+    @property
+    def neighbors(self) -> Tensor:
+        return self._list.matrix
+
+    @property
+    def n_neighbors(self) -> Tensor:
+        return self._list.counts
+
+    @property
+    def list_growths(self) -> int:
+        return self._list.n_growths
+
+    @timed("neighbor")
+    def follow(self, state: State) -> None:
+        """Bring ghosts to where their owners are now, or rebuild where atoms have moved too far for the list.
+
+        Raises:
+            SimulationError: an atom moved farther than the list reaches, or than the cell is thick.
+        """
+        if self.plan is None:
+            self.rebuild(state)
+            return
+        strain = geometry.deformation(self._cell_then, state.cell)
+        moved2 = _move_owned(
+            state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), strain.numpy(), self._x
+        )
+        self._steps_since_check += 1
+        if self._steps_since_check >= self.check_every:
+            self._steps_since_check = 0
+            self._refuse_leaps(state, moved2, strain)
+            moved = float(self.comm.all_max(torch.tensor(moved2, dtype=torch.float64))) ** 0.5
+            if moved > self._safe_displacement(strain):
+                if self._worst_used > 0:
+                    self.counts.dangerous_builds += 1
+                self.rebuild(state)
+                return
+        if self.check_every > 1:
+            self._worst_used = max(self._worst_used, moved2**0.5 - self._safe_displacement(strain))
+        self._refresh_ghosts(state.cell)
+
+    def _safe_displacement(self, strain: Tensor) -> float:
+        """How far atoms may move beside the cell's own strain before a pair could enter the cutoff unlisted.
+
+        A pair outside of the reach at the rebuild is now at least ``stretch · reach - 2 u`` apart. Without strain
+        this is half the skin.
+        """
+        return (geometry.smallest_stretch(strain) * self.ghost_width - self.cutoff) / 2
+
+    def _refuse_leaps(self, state: State, moved2: float, strain: Tensor) -> None:
+        limit = min(
+            [self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)]
+        )
+        if moved2 <= limit * limit:  # false for NaN too
+            return
+        moved = (state.positions - torch.from_numpy(self._then) @ strain).norm(dim=1)
+        far = torch.nonzero(~(moved <= limit)).flatten()
+        ids = ", ".join(str(int(i)) for i in state.ids[far][:8].sort().values)
+        raise SimulationError(
+            f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
+            f"{', ...' if len(far) > 8 else ''}): moved {float(moved[far].max()):.3g} Å at once, farther than "
+            f"{limit:.3g} Å, the width of a box. Lower --timestep or relax the structure first."
+        )
+
+    @timed("neighbor")
+    def rebuild(self, state: State) -> None:
+        """Wrap, migrate, sort the rows, choose the halo, build the list."""
+        box = geometry.completed(state.cell, state.pbc)
+        self._heights = geometry.heights(box)
+        frac, shifts = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+        if self.partitioner.partition is None or self._is_uneven():
+            weights = np.ones(state.n_owned)
+            self.partitioner.partition = bisect(frac.numpy(), weights, self._heights.numpy(), self.comm)
+            self.partitioner.fresh_imbalance = 0.0
+            self.counts.repartitions += 1
+        self.counts.migrations += migrate(state, self.partitioner.partition.owners(frac.numpy()), self.comm)
+        self._sort_rows(state, box)
+
+        frac, shifts = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+        self._shifts = shifts.numpy()
+        self._learn_boxes(frac.numpy(), state.n_total)
+        width = (self.ghost_width / self._heights).numpy()
+        self.plan = plan_halo(frac.numpy(), self.boxes, width, state.pbc, self.comm)
+        self._adopt_ghosts(state)
+        _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._x)
+        self._refresh_ghosts(state.cell)
+        self._list.build(self.positions, self.n_owned, self.ghost_width)
+        self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
+        self._worst_used = 0.0
+        self._steps_since_check = 0
+
+    def _is_uneven(self) -> bool:
+        p = self.partitioner
+        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance
+
+    def _sort_rows(self, state: State, box: Tensor) -> None:
+        """Rows that lie near each other in space lie near each other in memory."""
+        frac, _ = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+        wrapped = np.ascontiguousarray((frac @ box).T.numpy())
+        grid = make_grid(wrapped, self.ghost_width / 2)
+        rows = order_by_bin_and_id(wrapped, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
+        order = torch.from_numpy(rows)
+        state.replace_fields({name: values[order] for name, values in state.fields().items()})
+
+    def _learn_boxes(self, frac: np.ndarray, n_total: int) -> None:
+        """Every rank's tight box and number of atoms, in one collective."""
+        row = torch.from_numpy(np.append(tight_box(frac).ravel(), len(frac)))
+        table = self.comm.all_gather(row).numpy()
+        self.boxes = table[:, :6].reshape(-1, 3, 2)
+        self.owned_by_rank = table[:, 6].astype(np.int64)
+        if self.owned_by_rank.sum() != n_total:
+            raise SimulationError(
+                f"{n_total - self.owned_by_rank.sum()} of {n_total} atoms were lost in migration between ranks."
+            )
+        p = self.partitioner
+        p.imbalance = float(self.owned_by_rank.max() / max(self.owned_by_rank.mean(), 1e-300))
+        p.fresh_imbalance = p.fresh_imbalance or p.imbalance
+
+    def _adopt_ghosts(self, state: State) -> None:
+        """The constant fields of the ghosts, and room for everybody's positions."""
+        assert self.plan is not None
+        arrays = state.fields()
+        packed = pack_rows(arrays, HALO_FIELDS, self.plan.send_indices)
+        ghosts = unpack_rows(
+            self.comm.exchange(packed, self.plan.send_sizes, self.plan.recv_sizes), HALO_FIELDS
+        )
+        self.ids, self.types, self.charges = (
+            torch.cat([arrays[name], ghosts[name]]) for name in ("ids", "types", "charges")
+        )
+        self.n_owned = state.n_owned
+        self._x = np.empty((3, len(self.ids)))
+        self.positions = torch.from_numpy(self._x)
+        self._then = state.positions.numpy().copy()
+        self._cell_then = state.cell.clone()
+
+    def _refresh_ghosts(self, cell: Tensor) -> None:
+        assert self.plan is not None
+        rows = _images(self._x, self.plan.send_indices.numpy(), self.plan.send_shifts.numpy(), cell.numpy())
+        ghosts = self.comm.exchange(torch.from_numpy(rows), self.plan.send_sizes, self.plan.recv_sizes)
+        self._x[:, self.n_owned :] = ghosts.numpy().T
+
+
+@njit(parallel=True, cache=True)
+def _move_owned(positions, shifts, then, cell, strain, x):
+    """Write wrapped owned positions into ``x``; the largest squared displacement beside the cell's strain.
+
+    NaN if any displacement is.
+    """
+    largest = 0.0
+    n_bad = 0
+    for i in prange(len(positions)):
+        r = positions[i]
+        moved2 = 0.0
+        for d in range(3):
+            x[d, i] = r[d] + shifts[i, 0] * cell[0, d] + shifts[i, 1] * cell[1, d] + shifts[i, 2] * cell[2, d]
+            moved = r[d] - (then[i, 0] * strain[0, d] + then[i, 1] * strain[1, d] + then[i, 2] * strain[2, d])
+            moved2 += moved * moved
+        largest = max(largest, moved2)
+        n_bad += not np.isfinite(moved2)
+    return np.nan if n_bad else largest
+
+
+@njit(cache=True)
+def _images(x, rows, shifts, cell):
+    """(n, 3) positions of the images that other boxes see: the owner's plus whole cell vectors, as they are now."""
+    out = np.empty((len(rows), 3))
+    for k in range(len(rows)):
+        for d in range(3):
+            out[k, d] = (
+                x[d, rows[k]]
+                + shifts[k, 0] * cell[0, d]
+                + shifts[k, 1] * cell[1, d]
+                + shifts[k, 2] * cell[2, d]
+            )
+    return out

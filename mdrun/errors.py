@@ -1,0 +1,31 @@
+"""What can go wrong, and the exit code that each kind of trouble ends the program with."""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAULT = 1
+EXIT_INPUT = 2
+EXIT_UNPHYSICAL = 3
+EXIT_STOPPED = 75
+
+
+class MdrunError(Exception):
+    """Trouble that is told to the user in one paragraph: what, where, what to do."""
+
+    exit_code = EXIT_FAULT
+
+
+class InputError(MdrunError):
+    """The structure, the model or an option is wrong; nothing was computed."""
+
+    exit_code = EXIT_INPUT
+
+
+class SimulationError(MdrunError):
+    """The simulation became unphysical: non-finite forces, atoms lost, moved too far."""
+
+    exit_code = EXIT_UNPHYSICAL
+
+
+class PeerError(MdrunError):
+    """Another rank failed or stopped answering; this one only follows it down."""

@@ -1,0 +1,76 @@
+"""Bins over the atoms at hand, and the counting sort that puts atoms of one bin side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+BINS_PER_ATOM = 4  # memory follows the atoms, not the vacuum between them
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Bins of equal size from ``origin`` on; bin number (bz · dims[1] + by) · dims[0] + bx."""
+
+    origin: np.ndarray
+    inverse_edge: np.ndarray
+    dims: np.ndarray
+
+    @property
+    def n_bins(self) -> int:
+        return int(self.dims.prod())
+
+
+def make_grid(positions: np.ndarray, edge: float) -> Grid:
+    """Bins of ``edge`` or, where that would be many more bins than atoms, larger ones.
+
+    Args:
+        positions: (3, n) Å, finite.
+        edge: Å.
+    """
+    if positions.shape[1] == 0:
+        return Grid(np.zeros(3), np.ones(3), np.ones(3, np.int64))
+    lo, hi = positions.min(axis=1), positions.max(axis=1)
+    limit = BINS_PER_ATOM * positions.shape[1] + 64
+    edges = np.full(3, edge)
+    while True:
+        dims = np.floor((hi - lo) / edges) + 1  # float: a box of 1e9 Å does not overflow
+        if dims.prod() <= limit:
+            return Grid(lo, 1 / edges, dims.astype(np.int64))
+        edges = np.where(dims == dims.max(), edges * 1.3, edges)
+
+
+@njit(cache=True)
+def sort_by_bin(positions, origin, inverse_edge, dims):
+    """Order of the atoms by bin, stable, and where each bin starts: (n,) int32, (n_bins + 1,) int32."""
+    n = positions.shape[1]
+    bins = np.empty(n, np.int32)
+    starts = np.zeros(dims[0] * dims[1] * dims[2] + 1, np.int32)
+    for i in range(n):
+        bx = min(int((positions[0, i] - origin[0]) * inverse_edge[0]), dims[0] - 1)
+        by = min(int((positions[1, i] - origin[1]) * inverse_edge[1]), dims[1] - 1)
+        bz = min(int((positions[2, i] - origin[2]) * inverse_edge[2]), dims[2] - 1)
+        bins[i] = (bz * dims[1] + by) * dims[0] + bx
+        starts[bins[i] + 1] += 1
+    for b in range(len(starts) - 1):
+        starts[b + 1] += starts[b]
+    cursor = starts[:-1].copy()
+    order = np.empty(n, np.int32)
+    for i in range(n):
+        order[cursor[bins[i]]] = i
+        cursor[bins[i]] += 1
+    return order, starts
+
+
+@njit(cache=True)
+def order_by_bin_and_id(positions, ids, origin, inverse_edge, dims):
+    """(n,) int64 rows by bin, then by id: an order that does not depend on how the rows came to lie."""
+    order, starts = sort_by_bin(positions, origin, inverse_edge, dims)
+    rows = order.astype(np.int64)
+    for b in range(len(starts) - 1):
+        if starts[b + 1] - starts[b] > 1:
+            members = rows[starts[b] : starts[b + 1]].copy()
+            rows[starts[b] : starts[b + 1]] = members[np.argsort(ids[members])]
+    return rows

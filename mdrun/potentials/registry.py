@@ -1,0 +1,152 @@
+"""From a string to a force model: ``lj``, ``lj:epsilon=0.0103,sigma=3.4``, ``eam:Cu.eam.alloy``, ``emt``,
+``FILE.py:FUNCTION``, and sums of these with ``' + '``."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mdrun.context import DistributedContext
+from mdrun.domain import Domain
+from mdrun.errors import InputError
+from mdrun.potentials import eam, emt, lennard_jones
+from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
+
+Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
+
+
+def _load_eam(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+    if argument is None or options:
+        raise InputError("eam takes a file and nothing else: eam:Cu.eam.alloy (setfl, funcfl or eam.fs).")
+    return eam.EAM.from_file(Path(argument), numbers)
+
+
+def _load_emt(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+    if argument is not None or options:
+        raise InputError("emt takes no options.")
+    return emt.EMT.for_species(numbers)
+
+
+LOADERS: dict[str, Loader] = {"lj": lennard_jones.load, "eam": _load_eam, "emt": _load_emt}
+
+EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
+
+
+@dataclass
+class Sum:
+    """Several models on one neighbour list; each keeps to its own cutoff."""
+
+    terms: list[ForceModel]
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = " + ".join(term.name for term in self.terms)
+
+    @property
+    def cutoff(self) -> float:
+        return max(term.cutoff for term in self.terms)
+
+    def distributed_setup(self, context: DistributedContext) -> None:
+        for term in self.terms:
+            setup(term, context)
+
+    def distributed_teardown(self) -> None:
+        for term in self.terms:
+            teardown(term)
+
+    def __call__(self, domain: Domain, totals: bool) -> Forces:
+        total = self.terms[0](domain, totals)
+        for term in self.terms[1:]:
+            part = term(domain, totals)
+            total.forces = total.forces + part.forces
+            if total.energy is not None and part.energy is not None:
+                total.energy += part.energy
+            if total.virial is not None and part.virial is not None:
+                total.virial = total.virial + part.virial
+        return total
+
+
+def load_model(spec: str, numbers: tuple[int, ...]) -> ForceModel:
+    """The model that ``spec`` names, for the species of a structure.
+
+    Args:
+        spec: see the module's text.
+        numbers: atomic numbers of the structure's types.
+
+    Raises:
+        InputError: the name, an option or a file is wrong.
+        UnknownSpecies: the model lacks a species.
+    """
+    terms = [_load_term(term.strip(), numbers) for term in re.split(r"\s\+\s", spec)]
+    return terms[0] if len(terms) == 1 else Sum(terms)
+
+
+def _load_term(spec: str, numbers: tuple[int, ...]) -> ForceModel:
+    script = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?", spec)
+    if script:
+        return _load_script(Path(script.group(1)), script.group(2), _options(spec, script.group(3)), numbers)
+    name, _, rest = spec.partition(":")
+    if name not in LOADERS:
+        raise InputError(
+            f"model {spec!r} is unknown; there are {', '.join(LOADERS)}, and FILE.py:FUNCTION for your own."
+        )
+    words = [word.strip() for word in rest.split(",")] if rest else []
+    argument = words.pop(0) if words and "=" not in words[0] else None
+    return LOADERS[name](argument, _options(spec, ",".join(words)), numbers)
+
+
+def _options(spec: str, text: str | None) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for word in filter(None, (text or "").split(",")):
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not key or key in options:
+            raise InputError(f"model {spec!r}: {word!r} should be key=value, each key once.")
+        options[key] = value
+    return options
+
+
+def _load_script(path: Path, function: str, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+    """``FUNCTION(numbers, **options)`` of a file that the user wrote; naming it is the consent to run it."""
+    if not path.is_file():
+        raise InputError(f"the model file {path} does not exist.")
+    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"the model file {path} fails: {type(error).__name__}: {error}") from error
+    make = getattr(module, function, None)
+    if not callable(make):
+        raise InputError(f"the model file {path} has no function {function}.")
+    model = make(numbers, **options)
+    if not callable(model) or not hasattr(model, "cutoff"):
+        raise InputError(
+            f"{path}:{function} returned {type(model).__name__}, which is no force model: it needs an attribute "
+            "cutoff (Å) and a call (domain, totals) -> mdrun.potentials.base.Forces."
+        )
+    if not hasattr(model, "name"):
+        model.name = f"{path.name}:{function}"
+    return model
+
+
+def default_model(numbers: tuple[int, ...]) -> str:
+    """What serves the species of a structure when no model was named.
+
+    Raises:
+        InputError: nothing built in does; the text says what would.
+    """
+    symbols = set(symbols_of(numbers))
+    if symbols <= set(lennard_jones.NOBLE_GASES):
+        return "lj"
+    if symbols <= EMT_METALS:
+        return "emt"
+    raise InputError(
+        f"no built-in model covers {', '.join(sorted(symbols))} together. Name one with --model: eam:FILE for metals "
+        "and alloys (setfl, funcfl or eam.fs files, for example from the NIST Interatomic Potentials Repository), "
+        "lj:epsilon=...,sigma=... or lj:FILE.toml, or FILE.py:FUNCTION for your own. Without --model, "
+        f"{', '.join(lennard_jones.NOBLE_GASES)} run as lj and {', '.join(sorted(EMT_METALS))} as emt."
+    )

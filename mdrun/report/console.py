@@ -1,0 +1,42 @@
+"""Where words go: rich on a terminal, plain greppable lines elsewhere, and never a failure for a glyph."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+PLAIN_WIDTH = 220  # plain lines are for grep, not for a screen: no wrapping
+
+
+def is_plain(stream: TextIO) -> bool:
+    """True unless the stream is a terminal that takes colour."""
+    return not stream.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+
+
+def forgive_glyphs() -> None:
+    """Let stdout and stderr replace what their encoding lacks, instead of raising."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def make_console(stream: TextIO | None = None) -> Console:
+    """A console for the stream (stdout), without colours or control codes where it is plain."""
+    stream = stream or sys.stdout
+    if is_plain(stream):
+        return Console(
+            file=stream, color_system=None, force_terminal=False, width=PLAIN_WIDTH, highlight=False
+        )
+    return Console(file=stream, highlight=False)
+
+
+def make_table(console: Console, title: str | None = None) -> Table:
+    """Ruled on a terminal; bare columns where lines are to be grepped."""
+    style = box.SIMPLE_HEAD if console.is_terminal else None
+    return Table(title=title, box=style, title_justify="left", pad_edge=False, header_style="bold")

@@ -1,0 +1,127 @@
+"""What is said before the first step and after the last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from mdrun import units
+from mdrun.report.console import make_table
+from mdrun.run.job import Outcome
+from mdrun.run.ranks import RankFigures
+from mdrun.run.setup import Shared
+from mdrun.run.simulation import Simulation
+
+MIB = 1024**2
+
+
+def show_start(console: Console, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
+    """The panel of what is about to run, and the notes that the input earned."""
+    rows = start_rows(shared, sim, directory, n_threads)
+    if console.is_terminal:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column()
+        for name, text in rows:
+            grid.add_row(name, text)
+        console.print(Panel(grid, title="mdrun simulate", title_align="left", expand=False))
+    else:
+        for name, text in rows:
+            console.print(f"{name}: {text}", markup=False)
+    for note in shared.notes:
+        console.print(f"note: {note}", markup=False)
+
+
+def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> list[tuple[str, str]]:
+    """Structure, model, ensemble, decomposition, output: a name and a line for each."""
+    domain, settings = sim.domain, shared.settings
+    fixed = f", {shared.n_fixed} fixed" if shared.n_fixed else ""
+    counted = (
+        "3N - 3"
+        if sim.n_dof == 3 * shared.n_atoms - 3
+        else "3N"
+        if sim.n_dof == 3 * shared.n_atoms
+        else "free"
+    )
+    lengths = " ".join(f"{v:.3f}" for v in sim.state.cell.norm(dim=1).tolist())
+    pbc = " ".join("T" if p else "F" for p in shared.pbc)
+    owned = domain.owned_by_rank
+    ranks = f"{domain.comm.size} rank{'s' if domain.comm.size > 1 else ''}"
+    return [
+        ("structure", f"{settings.structure}: {shared.n_atoms} atoms, {shared.formula}{fixed}"),
+        ("cell", f"{lengths} Å, periodic {pbc}" if any(shared.pbc) else "open"),
+        ("velocities", shared.velocities),
+        ("model", f"{sim.model.model.name} ({shared.model})"),
+        ("ensemble", f"{sim.integrator.describe()}, {settings.n_steps} steps"),
+        ("temperature", f"counts {sim.n_dof} degrees of freedom ({counted})"),
+        (
+            "decomposition",
+            f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {owned.min()} to {owned.max()} atoms each, "
+            f"ghost width {domain.ghost_width:.2f} Å (cutoff {domain.cutoff:.2f} + skin {domain.skin:.2f})",
+        ),
+        ("output", str(directory)),
+    ]
+
+
+def show_end(console: Console, outcome: Outcome) -> None:
+    """Rank table, balance, advice, energies, speed."""
+    console.print(rank_table(console, outcome.ranks))
+    b = outcome.balance
+    console.print(
+        f"imbalance {b.imbalance:.2f} (max/mean), halo fraction {b.halo_fraction:.2f}, "
+        f"communication {b.communication_fraction:.0%}, dangerous builds {b.dangerous_builds}"
+    )
+    if b.advice:
+        console.print(f"advice: {b.advice}", markup=False)
+    console.print(energy_line(outcome))
+    settings = outcome.shared.settings
+    rate = outcome.steps_per_second
+    memory = sum(r.peak_memory_bytes for r in outcome.ranks) / MIB
+    console.print(
+        f"finished {outcome.n_steps} steps in {outcome.loop_seconds:.2f} s: {rate:.1f} steps/s, "
+        f"{units.ns_per_day(settings.timestep, rate):.3g} ns/day, "
+        f"{rate * outcome.shared.n_atoms:.3g} atom-steps/s, peak memory {memory:.0f} MiB"
+    )
+
+
+def energy_line(outcome: Outcome) -> str:
+    """Where the run ended, and how far its total energy went."""
+    first, last = outcome.first, outcome.last
+    drift = ""
+    if outcome.shared.settings.ensemble == "nve" and last.time_ps > 0:
+        per_atom = (last.total_eV - first.total_eV) / outcome.shared.n_atoms
+        drift = f", energy change {per_atom:+.2e} eV/atom over {last.time_ps:g} ps"
+    pressure = f", {last.pressure_GPa:.4f} GPa" if last.pressure_GPa == last.pressure_GPa else ""
+    return f"end: {last.temperature_K:.2f} K, {last.potential_eV:.6f} eV potential{pressure}{drift}"
+
+
+def rank_table(console: Console, ranks: list[RankFigures]) -> Table:
+    """A row for each rank."""
+    table = make_table(console)
+    headers = (
+        "rank", "box Å", "owned min/mean/max", "ghosts", "ghost/owned", "neighbors", "kB/step", "migrated", "rebuilds",
+        "force s", "neighbor s", "comm s", "integrate s", "output s",
+    )  # fmt: skip
+    for name in headers:
+        table.add_column(name, justify="right", no_wrap=not console.is_terminal)
+    for r in ranks:
+        table.add_row(
+            f"{r.rank:.0f}",
+            f"{r.box_a:.1f} {r.box_b:.1f} {r.box_c:.1f}",
+            f"{r.owned_min:.0f}/{r.owned_mean:.1f}/{r.owned_max:.0f}",
+            f"{r.ghosts_mean:.0f}",
+            f"{r.ghosts_per_owned:.2f}",
+            f"{r.neighbors:.1f}",
+            f"{r.bytes_per_step / 1000:.1f}",
+            f"{r.migrations:.0f}",
+            f"{r.rebuilds:.0f}",
+            f"{r.force_s:.2f}",
+            f"{r.neighbor_s:.2f}",
+            f"{r.communication_s:.2f}",
+            f"{r.integration_s:.2f}",
+            f"{r.output_s:.2f}",
+        )
+    return table

@@ -1,0 +1,62 @@
+"""The run directory: claimed by one run at a time, never overwritten without being told to."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from mdrun.errors import InputError
+
+THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
+STATUS, CONFIG = "status.json", "config.toml"
+FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG)
+
+
+class RunDirectory:
+    """Held by the writing rank for the life of the run."""
+
+    def __init__(self, path: Path, inputs: list[Path], overwrite: bool) -> None:
+        """Make or claim ``path``.
+
+        Args:
+            inputs: files that the run reads, which it must not write.
+
+        Raises:
+            InputError: it exists already, another run holds it, it can't be made, or holds an input.
+        """
+        self.path = path
+        for name in FILES:
+            for source in inputs:
+                if source.resolve() == (path / name).resolve():
+                    raise InputError(
+                        f"{source} is an input of this run, which would write over it. Choose another --out."
+                    )
+        if path.exists() and not path.is_dir():
+            raise InputError(f"--out {path} is a file; it must be a directory that does not exist yet.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"another run is writing to {path} now. Choose another --out.") from error
+        except OSError as error:
+            raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
+        present = [name for name in FILES if (path / name).exists()]
+        if any(path.iterdir()) and not overwrite:
+            raise InputError(
+                f"the run directory {path} exists and is not empty. Choose another --out, or give --overwrite to "
+                "replace the run in it."
+            )
+        if not os.access(path, os.W_OK):
+            raise InputError(f"the run directory {path} can't be written to.")
+        for name in present:
+            (path / name).unlink()
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replace ``status.json`` in one step, so that a reader never sees half of it."""
+        partial = self.path / f".{STATUS}.{os.getpid()}"
+        partial.write_text(json.dumps(status, indent=2) + "\n")
+        os.replace(partial, self.path / STATUS)

@@ -1,0 +1,52 @@
+"""How a run that failed ends: one message from one rank, the same exit code everywhere, nobody left waiting."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+from mdrun.comm import Comm
+from mdrun.errors import EXIT_FAULT, InputError, MdrunError, PeerError
+
+
+def end_with_error(
+    error: BaseException, comm: Comm, write_down: Callable[[str, int], None], debug: bool = False
+) -> int:
+    """Tell the user once, tell the other ranks, write the status, close the connections.
+
+    Args:
+        write_down: takes the reason and the exit code; called on every rank.
+
+    Returns:
+        The exit code.
+    """
+    message, code, is_ours = _verdict(error, comm)
+    try:
+        write_down(message, code)
+    except OSError as trouble:  # a full disk must not hide why the run ended
+        message += f" (status.json could not be written: {trouble.strerror}.)"
+    if debug:
+        traceback.print_exception(error)
+    if is_ours:
+        print(f"mdrun: {message}", file=sys.stderr, flush=True)
+    comm.abort()
+    return code
+
+
+def _verdict(error: BaseException, comm: Comm) -> tuple[str, int, bool]:
+    """Message, exit code, and whether this rank is the one to print it."""
+    if isinstance(error, PeerError):
+        posted = comm.posted_error()
+        if posted is not None:
+            return (*posted, False)
+    message, code = _in_words(error), getattr(error, "exit_code", EXIT_FAULT)
+    if comm.size > 1 and not isinstance(error, InputError | PeerError) and f"rank {comm.rank}" not in message:
+        message = f"rank {comm.rank}: {message}"
+    return message, code, comm.post_error(message, code)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, MdrunError):
+        return str(error)
+    return f"{type(error).__name__}: {error}. This is a fault of mdrun or of a model; --debug shows where."

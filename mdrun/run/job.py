@@ -1,0 +1,174 @@
+"""The whole job of ``simulate``: read, set up, run, write down what happened."""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+from mdrun import __version__
+from mdrun.clock import CLOCK
+from mdrun.comm import Comm
+from mdrun.potentials.registry import load_model
+from mdrun.run.directory import CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all
+from mdrun.run.settings import Settings, write_config
+from mdrun.run.setup import Shared, empty_state, make_domain, make_integrator, read_input, set_threads
+from mdrun.run.simulation import Observer, Simulation, run, start
+from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
+from mdrun.run.trajectory import TrajectoryFile
+from mdrun.scope import Scope
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that came to its end."""
+
+    shared: Shared
+    ranks: list[RankFigures]
+    balance: Balance
+    first: Thermo
+    last: Thermo
+    n_steps: int
+    loop_seconds: float
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.n_steps / self.loop_seconds if self.loop_seconds > 0 else 0.0
+
+
+class Listener(Protocol):
+    """Who tells the user; called on rank 0 alone, but for the observers, which every rank gets."""
+
+    def started(self, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None: ...
+
+    def observers(self, thermometer: Thermometer, log_every: int) -> list[Observer]: ...
+
+    def finished(self, outcome: Outcome) -> None: ...
+
+
+class Job:
+    """One run. ``directory`` and ``sim`` are there once they exist, for whoever has to write down an early end."""
+
+    def __init__(self, settings: Settings, comm: Comm, listener: Listener) -> None:
+        self.settings = settings
+        self.comm = comm
+        self.listener = listener
+        self.directory: RunDirectory | None = None
+        self.sim: Simulation | None = None
+        self.n_atoms = 0
+        self.n_threads = 0
+        self._loop_began: float | None = None
+
+    def execute(self) -> Outcome:
+        """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
+
+        Raises:
+            InputError: before any work, the user's input is wrong.
+            SimulationError: the system became unphysical.
+        """
+        comm, is_writer = self.comm, self.comm.rank == 0
+        self.n_threads = set_threads(self.settings.threads)
+        shared, state, template = None, None, None
+        if is_writer:
+            shared, state, structure = read_input(self.settings)
+            template = structure.atoms
+            settings = shared.settings
+            inputs = [Path(settings.structure)]
+            self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
+            write_config(settings, self.directory.path / CONFIG)
+        shared = comm.broadcast(shared)
+        state = state or empty_state(shared)
+        self.n_atoms = shared.n_atoms
+        self._write_status("running")
+
+        model = load_model(shared.model, shared.numbers)
+        domain = make_domain(shared.settings, model.cutoff, comm)
+        with Scope(model, domain, shared.n_atoms) as scope:
+            sim = Simulation(state, domain, scope, make_integrator(shared.settings), shared.n_dof)
+            self.sim = sim
+            thermometer = Thermometer(comm)
+            sim.observers = self._observers(shared.settings, template, thermometer)
+            start(sim)
+            first = thermometer(sim)
+            if is_writer:
+                self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
+            outcome = self._loop(sim, shared, thermometer, first)
+        if is_writer:
+            self.listener.finished(outcome)
+            self._write_status("finished", outcome=outcome)
+        return outcome
+
+    def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
+        path = self.directory.path if self.directory is not None else None
+
+        def file(name: str) -> Path | None:
+            return path / name if path is not None else None
+
+        frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
+        return [
+            Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
+            Observer(settings.trajectory_every, frames),
+            Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
+            *self.listener.observers(thermometer, settings.log_every),
+        ]
+
+    def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
+        CLOCK.reset()
+        self.comm.bytes_sent = 0
+        self._loop_began = time.perf_counter()
+        n_steps = shared.settings.n_steps
+        sim.observers = [*sim.observers, _at_the_end(n_steps)]
+        run(sim, n_steps)
+        seconds = time.perf_counter() - self._loop_began
+        ranks = figures_of_all(sim)
+        return Outcome(shared, ranks, balance(ranks), first, thermometer(sim), n_steps, seconds)
+
+    def _write_status(
+        self,
+        state: str,
+        exit_code: int | None = None,
+        reason: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        if self.directory is None:
+            return
+        step = self.sim.step if self.sim is not None else 0
+        began = self._loop_began
+        seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
+        figures = outcome.ranks if outcome else []
+        self.directory.write_status(
+            {
+                "state": state,
+                "step": step,
+                "exit_code": 0 if outcome else exit_code,
+                "reason": "all steps done" if outcome else reason,
+                "n_atoms": self.n_atoms,
+                "ranks": self.comm.size,
+                "threads": self.n_threads,
+                "loop_seconds": seconds,
+                "atom_steps_per_second": self.n_atoms * step / seconds if seconds > 0 else 0.0,
+                "peak_memory_bytes": int(sum(r.peak_memory_bytes for r in figures)),
+                "balance": asdict(outcome.balance) if outcome else None,
+                "rank_figures": [asdict(r) for r in figures],
+                "versions": versions(),
+            }
+        )
+
+    def failed(self, reason: str, exit_code: int) -> None:
+        """Write down that the run ended early, where there is a directory to write to."""
+        self._write_status("failed", exit_code, reason)
+
+
+def _at_the_end(n_steps: int) -> Observer:
+    """Nobody to tell, but it makes the last step's energy known: the summary shows it."""
+    return Observer(max(n_steps, 1), lambda sim: None)
+
+
+def versions() -> dict[str, str]:
+    """Of mdrun and of what it computes with."""
+    packages = {name: version(name) for name in ("torch", "numpy", "numba", "ase")}
+    return {"mdrun": __version__, "python": platform.python_version(), **packages}

@@ -1,0 +1,157 @@
+"""What the decomposition did, rank by rank: the figures behind ``ranks.csv`` and the final table."""
+
+from __future__ import annotations
+
+import csv
+import resource
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import TextIO
+
+import torch
+
+from mdrun import cell as geometry
+from mdrun.clock import CLOCK, SECTIONS
+from mdrun.run.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """One rank since the run began; means are over rebuilds, times in seconds of the loop.
+
+    Attributes:
+        box_a, box_b, box_c: Å along the cell's vectors, the tight bounds of the atoms owned now.
+        neighbors: within cutoff + skin of an atom, on average.
+        bytes_per_step: sent to other ranks.
+        migrations: atoms that left this rank.
+    """
+
+    step: float
+    rank: float
+    box_a: float
+    box_b: float
+    box_c: float
+    owned: float
+    owned_min: float
+    owned_mean: float
+    owned_max: float
+    ghosts: float
+    ghosts_mean: float
+    neighbors: float
+    bytes_per_step: float
+    migrations: float
+    rebuilds: float
+    dangerous_builds: float
+    force_s: float
+    neighbor_s: float
+    communication_s: float
+    integration_s: float
+    output_s: float
+    peak_memory_bytes: float
+
+    @property
+    def ghosts_per_owned(self) -> float:
+        return self.ghosts_mean / self.owned_mean if self.owned_mean > 0 else 0.0
+
+    @property
+    def busy_s(self) -> float:
+        """Time not spent waiting for others."""
+        return self.force_s + self.neighbor_s + self.integration_s + self.output_s
+
+
+def figures_here(sim: Simulation) -> RankFigures:
+    """This rank's figures."""
+    domain, counts = sim.domain, sim.domain.counts
+    low, high = domain.boxes[domain.comm.rank].T
+    vectors = geometry.completed(sim.state.cell, sim.state.pbc).norm(dim=1).numpy()
+    sides = (high - low) * vectors if domain.n_owned else [0.0, 0.0, 0.0]
+    builds = max(counts.rebuilds, 1)
+    seconds = {f"{section}_s": CLOCK.seconds[section] for section in SECTIONS}
+    return RankFigures(
+        step=sim.step,
+        rank=domain.comm.rank,
+        box_a=sides[0],
+        box_b=sides[1],
+        box_c=sides[2],
+        owned=domain.n_owned,
+        owned_min=counts.owned_least,
+        owned_mean=counts.owned_sum / builds,
+        owned_max=counts.owned_most,
+        ghosts=domain.n_ghosts,
+        ghosts_mean=counts.ghosts_sum / builds,
+        neighbors=counts.neighbors_sum / max(counts.owned_sum, 1),
+        bytes_per_step=domain.comm.bytes_sent / max(sim.step, 1),
+        migrations=counts.migrations,
+        rebuilds=counts.rebuilds,
+        dangerous_builds=counts.dangerous_builds,
+        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        **seconds,
+    )
+
+
+def figures_of_all(sim: Simulation) -> list[RankFigures]:
+    """Every rank's figures, on every rank; a collective."""
+    mine = torch.tensor([float(v) for v in astuple(figures_here(sim))], dtype=torch.float64)
+    return [RankFigures(*row) for row in sim.domain.comm.all_gather(mine).tolist()]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What the figures of all ranks add up to.
+
+    Attributes:
+        imbalance: busiest rank's work over the mean; 1 is perfect.
+        halo_fraction: ghost rows among all rows.
+        communication_fraction: of the loop's time, on average.
+    """
+
+    imbalance: float
+    halo_fraction: float
+    communication_fraction: float
+    dangerous_builds: int
+    advice: str | None
+
+
+def balance(ranks: Sequence[RankFigures]) -> Balance:
+    """The summary below the table, and one line of advice where a figure is poor."""
+    busy = [r.force_s + r.neighbor_s for r in ranks]
+    mean_busy = sum(busy) / len(busy)
+    imbalance = max(busy) / mean_busy if mean_busy > 0 else 1.0
+    ghosts, owned = sum(r.ghosts_mean for r in ranks), sum(r.owned_mean for r in ranks)
+    halo = ghosts / (ghosts + owned) if owned else 0.0
+    all_time = sum(r.busy_s + r.communication_s for r in ranks)
+    communication = sum(r.communication_s for r in ranks) / all_time if all_time > 0 else 0.0
+    dangerous = int(max(r.dangerous_builds for r in ranks))
+    advice = None
+    if dangerous:
+        advice = f"{dangerous} dangerous builds: atoms outran the list. Raise --skin or set --check-every 1."
+    elif len(ranks) > 1 and any(r.owned_max == 0 for r in ranks):
+        idle = sum(r.owned_max == 0 for r in ranks)
+        advice = f"{idle} of {len(ranks)} ranks own no atom: use fewer."
+    elif len(ranks) > 1 and communication > 0.5:
+        advice = f"{communication:.0%} of the time went into communication: fewer ranks would do as well."
+    elif len(ranks) > 1 and imbalance > 1.25:
+        advice = f"the busiest rank works {imbalance:.2f} times the mean: the others wait for it."
+    elif len(ranks) > 1 and ghosts > 3 * owned:
+        advice = f"{ghosts / owned:.1f} ghosts for each atom: the boxes are small for this cutoff, use fewer ranks."
+    return Balance(imbalance, halo, communication, dangerous, advice)
+
+
+class RanksFile:
+    """``ranks.csv``: a row for each rank each time it looks."""
+
+    def __init__(self, path: Path | None) -> None:
+        """``path`` is None on ranks that don't write."""
+        self._file: TextIO | None = None
+        if path is not None:
+            self._file = path.open("w", newline="")
+            self._writer = csv.writer(self._file, lineterminator="\n")
+            self._writer.writerow([f.name for f in fields(RankFigures)])
+
+    def __call__(self, sim: Simulation) -> None:
+        everyone = figures_of_all(sim)
+        if self._file is not None:
+            for figures in everyone:
+                self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
+            self._file.flush()

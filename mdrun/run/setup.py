@@ -1,0 +1,191 @@
+"""From settings to a simulation ready to run, on every rank."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mdrun import units
+from mdrun.comm import Comm
+from mdrun.domain import Domain
+from mdrun.errors import InputError
+from mdrun.integrate.base import Integrator
+from mdrun.integrate.velocities import degrees_of_freedom, draw_momenta, is_at_rest
+from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.potentials.base import UnknownSpecies
+from mdrun.potentials.registry import default_model, load_model
+from mdrun.run.settings import Settings
+from mdrun.state import FIELDS, State
+from mdrun.structures import Structure, load_structure
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What rank 0 learned from the input and every rank needs; small, whatever the number of atoms.
+
+    Attributes:
+        settings: with the model and the seed filled in.
+        notes: things to tell the user once.
+    """
+
+    settings: Settings
+    cell: np.ndarray
+    pbc: tuple[bool, bool, bool]
+    numbers: tuple[int, ...]
+    formula: str
+    n_atoms: int
+    n_fixed: int
+    n_dof: int
+    velocities: str
+    notes: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        assert self.settings.model is not None
+        return self.settings.model
+
+    @property
+    def seed(self) -> int:
+        assert self.settings.seed is not None
+        return self.settings.seed
+
+
+def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
+    """Everything that can be known to be wrong is found here, on rank 0, before any work.
+
+    Raises:
+        InputError: the structure, the model or their combination is wrong.
+    """
+    structure = load_structure(
+        Path(settings.structure),
+        format=settings.format,
+        index=settings.index,
+        replicate=settings.replicate,
+        species=settings.species.split(",") if settings.species else None,
+    )
+    notes = list(structure.notes)
+    numbers = structure.species
+    if settings.model is None:
+        settings = replace(settings, model=default_model(numbers))
+        notes.append(f"no --model: the species chose {settings.model}")
+    assert settings.model is not None
+    try:
+        load_model(settings.model, numbers)
+    except UnknownSpecies as error:
+        raise UnknownSpecies(
+            error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
+        ) from error
+    if settings.seed is None:
+        settings = replace(settings, seed=secrets.randbits(32))
+    state, velocities, n_dof = _first_state(structure, settings)
+    n_fixed = int((~structure.mobile).all(axis=1).sum())
+    shared = Shared(
+        settings=settings,
+        cell=state.cell.numpy(),
+        pbc=state.pbc,
+        numbers=numbers,
+        formula=structure.formula,
+        n_atoms=structure.n_atoms,
+        n_fixed=n_fixed,
+        n_dof=n_dof,
+        velocities=velocities,
+        notes=tuple(notes),
+    )
+    return shared, state, structure
+
+
+def _where(numbers: np.ndarray, missing: tuple[int, ...]) -> str:
+    rows = np.flatnonzero(np.isin(numbers, missing))
+    listed = ", ".join(str(i) for i in rows[:8]) + (", ..." if len(rows) > 8 else "")
+    return f" (atom{'s' if len(rows) > 1 else ''} {listed})"
+
+
+def _first_state(structure: Structure, settings: Settings) -> tuple[State, str, int]:
+    """All atoms in file order, where their velocities come from, and the degrees of freedom."""
+    atoms = structure.atoms
+    masses = torch.from_numpy(np.array(structure.masses, dtype=np.float64))
+    mobile = torch.from_numpy(np.array(structure.mobile, dtype=bool))
+    integrator = make_integrator(settings)
+    if settings.init_temperature is not None:
+        assert settings.seed is not None
+        momenta = draw_momenta(
+            masses, mobile, settings.init_temperature, settings.seed, integrator.conserves_momentum
+        )
+        source = f"drawn at {settings.init_temperature:g} K, seed {settings.seed}"
+        if structure.has_velocities:
+            source += ", in place of the file's"
+    elif structure.has_velocities:
+        momenta = torch.from_numpy(np.array(atoms.get_momenta(), dtype=np.float64)) * mobile
+        source = "from the file"
+    else:
+        momenta = torch.zeros((structure.n_atoms, 3), dtype=torch.float64)
+        source = "none in the file: at rest (--init-temperature draws them)"
+    at_rest = len(masses) > 1 and is_at_rest(momenta)
+    n_dof = degrees_of_freedom(mobile, momentum_is_zero=integrator.conserves_momentum and at_rest)
+    state = State(
+        cell=torch.from_numpy(np.array(atoms.cell.array, dtype=np.float64)),
+        pbc=tuple(bool(p) for p in atoms.pbc),
+        numbers=structure.species,
+        ids=torch.arange(structure.n_atoms),
+        types=torch.from_numpy(np.searchsorted(structure.species, atoms.numbers).astype(np.int32)),
+        charges=torch.from_numpy(np.array(structure.charges, dtype=np.float64)),
+        masses=masses,
+        mobile=mobile,
+        positions=torch.from_numpy(np.array(atoms.positions, dtype=np.float64)),
+        momenta=momenta,
+        n_total=structure.n_atoms,
+    )
+    return state, source, n_dof
+
+
+def empty_state(shared: Shared) -> State:
+    """What a rank holds before the first migration brings it its atoms."""
+    return State(
+        cell=torch.from_numpy(shared.cell.copy()),
+        pbc=shared.pbc,
+        numbers=shared.numbers,
+        n_total=shared.n_atoms,
+        **{f.name: torch.empty((0, *f.width), dtype=f.dtype) for f in FIELDS},
+    )
+
+
+def make_integrator(settings: Settings) -> Integrator:
+    """The integrator of an ensemble."""
+    timestep = settings.timestep * units.FS
+    if settings.ensemble == "nve":
+        return VelocityVerlet(timestep)
+    assert settings.temperature is not None
+    return Langevin(timestep, settings.temperature, settings.friction / units.PS, settings.seed or 0)
+
+
+def make_domain(settings: Settings, cutoff: float, comm: Comm) -> Domain:
+    """The domain of this rank, before its first rebuild.
+
+    Raises:
+        InputError: the model's cutoff is no length.
+    """
+    if not 0 < cutoff < float("inf"):
+        raise InputError(f"the model's cutoff is {cutoff!r} Å; it must be a positive length.")
+    return Domain(comm, cutoff, settings.skin, settings.check_every)
+
+
+def set_threads(wanted: int | None) -> int:
+    """Numba's and torch's threads alike: as asked, else this process's cores shared among the ranks of the machine."""
+    import numba
+
+    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    cores = len(os.sched_getaffinity(0))
+    n_threads = wanted if wanted is not None else max(cores // local_ranks, 1)
+    most = numba.config.NUMBA_NUM_THREADS
+    if n_threads > most:
+        if wanted is not None:
+            raise InputError(f"--threads {wanted}: this process may use {most} (NUMBA_NUM_THREADS).")
+        n_threads = most
+    numba.set_num_threads(n_threads)
+    torch.set_num_threads(n_threads)
+    return n_threads

@@ -1,0 +1,105 @@
+"""The step loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mdrun.clock import timed
+from mdrun.domain import Domain
+from mdrun.errors import MdrunError, SimulationError
+from mdrun.integrate.base import Integrator
+from mdrun.potentials.base import Forces
+from mdrun.scope import Scope
+from mdrun.state import State
+
+
+@dataclass
+class Observer:
+    """Something that looks at the simulation every so many steps, step 0 included; 0 means never.
+
+    Attributes:
+        look: called on every rank, so it may hold collectives.
+        needs_totals: whether it reads energy or virial.
+    """
+
+    every: int
+    look: Callable[[Simulation], None]
+    needs_totals: bool = True
+
+    def is_due(self, step: int) -> bool:
+        return self.every > 0 and step % self.every == 0
+
+
+@dataclass
+class Simulation:
+    """What moves, and what moves it.
+
+    Attributes:
+        n_dof: degrees of freedom that the temperature counts.
+        forces: at the present positions, with energy and virial on the steps that an observer needs them.
+    """
+
+    state: State
+    domain: Domain
+    model: Scope
+    integrator: Integrator
+    n_dof: int
+    observers: Sequence[Observer] = ()
+    step: int = 0
+    forces: Forces = field(init=False)
+
+
+def start(sim: Simulation) -> None:
+    """Forces of step 0, and the first look.
+
+    Raises:
+        SimulationError: the input itself is unphysical.
+    """
+    with naming_the_step(sim):
+        sim.domain.follow(sim.state)
+        sim.forces = sim.model(sim.domain, totals=True)
+        observe(sim)
+
+
+def run(sim: Simulation, n_steps: int) -> None:
+    """Advance by ``n_steps``.
+
+    Raises:
+        SimulationError: the system became unphysical; the text names the last good step.
+    """
+    with naming_the_step(sim):
+        for _ in range(n_steps):
+            sim.integrator.before_forces(sim.state, sim.forces.forces, sim.step)  # half kick, drift
+            sim.step += 1
+            sim.domain.follow(sim.state)  # refresh the halo, or rebuild where atoms have moved too far
+            sim.forces = sim.model(sim.domain, totals=is_watched(sim))  # inside the activated context
+            sim.integrator.after_forces(sim.state, sim.forces.forces)  # half kick
+            observe(sim)
+
+
+def is_watched(sim: Simulation) -> bool:
+    """Whether somebody will read this step's energy or virial."""
+    return any(observer.needs_totals and observer.is_due(sim.step) for observer in sim.observers)
+
+
+@timed("output")
+def observe(sim: Simulation) -> None:
+    for observer in sim.observers:
+        if observer.is_due(sim.step):
+            observer.look(sim)
+
+
+@contextmanager
+def naming_the_step(sim: Simulation) -> Iterator[None]:
+    """Add the step to whatever goes wrong inside."""
+    try:
+        yield
+    except SimulationError as error:
+        last = f"The last good step is {sim.step - 1}." if sim.step > 0 else "The input itself is at fault."
+        raise SimulationError(f"step {sim.step}: {error} {last}") from error
+    except MdrunError:
+        raise
+    except Exception as error:
+        raise MdrunError(f"step {sim.step}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,63 @@
+"""The scope of a force model: one context for its life, active during each of its evaluations."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from mdrun.clock import timed
+from mdrun.context import DistributedContext, activate_dd_context
+from mdrun.domain import Domain
+from mdrun.errors import SimulationError
+from mdrun.potentials.base import ForceModel, Forces, setup, teardown
+from mdrun.strategies.halo import HaloStrategy
+
+
+class Scope:
+    """``with Scope(model, domain, n_atoms) as scope: forces = scope(domain, totals=True)``."""
+
+    def __init__(self, model: ForceModel, domain: Domain, n_atoms: int, strategy: HaloStrategy | None = None):
+        self.model = model
+        self.strategy = strategy or HaloStrategy()
+        self.context: DistributedContext = self.strategy.open(domain, n_atoms)
+
+    def __enter__(self) -> Scope:
+        setup(self.model, self.context)
+        return self
+
+    def __exit__(self, *exc) -> None:
+        teardown(self.model)
+
+    @timed("force")
+    def __call__(self, domain: Domain, totals: bool) -> Forces:
+        """One evaluation, this rank's share.
+
+        Raises:
+            SimulationError: a force, the energy or the virial is not finite.
+        """
+        self.strategy.publish(self.context, domain)
+        with activate_dd_context(self.context):
+            result = self.model(domain, totals)
+        if tuple(result.forces.shape) != (domain.n_owned, 3):
+            raise ValueError(
+                f"model {self.model.name} returned forces of shape {tuple(result.forces.shape)}; "
+                f"({domain.n_owned}, 3) was expected: one row for each owned atom"
+            )
+        self._refuse_non_finite(result, domain)
+        return result
+
+    def _refuse_non_finite(self, result: Forces, domain: Domain) -> None:
+        # One sum over everything is as good as a look at each number, and cheaper.
+        if not math.isfinite(float(result.forces.sum())):
+            bad = torch.nonzero(~torch.isfinite(result.forces).all(dim=1)).flatten()
+            ids = ", ".join(str(int(i)) for i in domain.ids[bad[:8]])
+            raise SimulationError(
+                f"the force on {len(bad)} atom{'s' if len(bad) > 1 else ''} (ids {ids}"
+                f"{', ...' if len(bad) > 8 else ''}) of rank {domain.comm.rank} is not finite. "
+                "Lower --timestep, relax the structure first, or check the model."
+            )
+        if result.energy is not None and not math.isfinite(result.energy):
+            raise SimulationError(
+                f"the energy of rank {domain.comm.rank}'s atoms is not finite ({result.energy}). Check the model."
+            )

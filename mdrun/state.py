@@ -1,0 +1,91 @@
+"""The atoms that one rank owns, and the table of their fields.
+
+Migration, halo, checkpoint and output read ``FIELDS``: a per-atom quantity declared there travels with its atom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from mdrun import units
+
+
+@dataclass(frozen=True)
+class Field:
+    """One per-atom quantity: its width (``()`` a number, ``(3,)`` a vector), type, and whether ghosts carry it."""
+
+    name: str
+    width: tuple[int, ...]
+    dtype: torch.dtype
+    in_halo: bool = False
+
+
+FIELDS = (
+    Field("ids", (), torch.int64, in_halo=True),
+    Field("types", (), torch.int32, in_halo=True),
+    Field("charges", (), torch.float64, in_halo=True),
+    Field("masses", (), torch.float64),
+    Field("mobile", (3,), torch.bool),
+    Field("positions", (3,), torch.float64),
+    Field("momenta", (3,), torch.float64),
+)
+
+
+@dataclass
+class State:
+    """Owned atoms in file-independent order; ``ids`` say which atom of the input each row is.
+
+    Attributes:
+        cell: (3, 3) row vectors, Å. Rows of open axes may be anything, zero included.
+        pbc: periodic axes.
+        numbers: atomic number of each type; ``types`` index it.
+        ids: (n,) index in the input file.
+        types: (n,) index into ``numbers``.
+        charges: (n,) e.
+        masses: (n,) amu.
+        mobile: (n, 3) components that may move.
+        positions: (n, 3) Å, unwrapped: they never jump by a cell vector.
+        momenta: (n, 3) sqrt(amu·eV).
+    """
+
+    cell: Tensor
+    pbc: tuple[bool, bool, bool]
+    numbers: tuple[int, ...]
+    ids: Tensor
+    types: Tensor
+    charges: Tensor
+    masses: Tensor
+    mobile: Tensor
+    positions: Tensor
+    momenta: Tensor
+    n_total: int = field(default=0)
+
+    @property
+    def n_owned(self) -> int:
+        return len(self.ids)
+
+    def fields(self) -> dict[str, Tensor]:
+        """Every per-atom array by name, in the order of ``FIELDS``."""
+        return {f.name: getattr(self, f.name) for f in FIELDS}
+
+    def replace_fields(self, arrays: Mapping[str, Tensor]) -> None:
+        """Put new rows in place of the old ones, all fields at once."""
+        for f in FIELDS:
+            setattr(self, f.name, arrays[f.name])
+
+    def kinetic_energy(self) -> float:
+        """Σ p²/2m of the owned atoms, eV."""
+        return float((self.momenta.square().sum(dim=1) / self.masses).sum()) / 2
+
+    def kinetic_tensor(self) -> Tensor:
+        """(3, 3) Σ p⊗p/m of the owned atoms, eV: twice the kinetic energy is its trace."""
+        return self.momenta.T @ (self.momenta / self.masses[:, None])
+
+
+def temperature(kinetic: float, n_dof: int) -> float:
+    """K, from the kinetic energy (eV) of ``n_dof`` degrees of freedom; 0 where there are none."""
+    return 2 * kinetic / (n_dof * units.KB) if n_dof > 0 else 0.0

@@ -1,0 +1,108 @@
+"""The halo strategy: owned rows first, ghosts after; receivers are owned rows only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mdrun.comm import Comm
+from mdrun.context import DistributedContext, HaloConfig, HaloMeta
+from mdrun.decompose.halo import fold, refresh
+from mdrun.domain import Domain
+
+
+class HaloPolicy:
+    """How the verbs are answered where ghosts mirror owners."""
+
+    def __init__(self, comm: Comm) -> None:
+        self.comm = comm
+
+    def refresh(self, x: Tensor, context: DistributedContext) -> Tensor:
+        meta = _meta(context)
+        if len(x) not in (meta.n_owned, meta.n_padded):
+            raise ValueError(
+                f"refresh_neighbors takes {meta.n_owned} owned or {meta.n_padded} padded rows, not {len(x)}"
+            )
+        return refresh(x[: meta.n_owned], meta, self.comm)
+
+    def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
+        meta = _meta(context)
+        if len(x) != meta.n_padded:
+            raise ValueError(f"scatter_to_owners takes {meta.n_padded} padded rows, not {len(x)}")
+        return refresh(fold(x, meta, self.comm), meta, self.comm)
+
+    def system_sum(self, values: Tensor, index: Tensor, n: int, context: DistributedContext) -> Tensor:
+        owned = _meta(context).n_owned
+        local = values.new_zeros((n, *values.shape[1:])).index_add(0, index[:owned], values[:owned])
+        return _SumOverRanks.apply(local, self.comm)
+
+
+def _meta(context: DistributedContext) -> HaloMeta:
+    if context.halo_meta is None:
+        raise ValueError("the context has no halo yet: a verb was called before the first force evaluation")
+    return context.halo_meta
+
+
+class _SumOverRanks(torch.autograd.Function):
+    """Local share → total, the same on every rank. Its adjoint hands the gradient of the total to each share.
+
+    A total that every rank holds is one number, so the gradient passes as it is; the reverse, whose input is one
+    number used on every rank, sums over them (the conjugate pair of Megatron-LM, arXiv:1909.08053).
+    """
+
+    @staticmethod
+    def forward(ctx, local: Tensor, comm: Comm) -> Tensor:
+        ctx.comm = comm
+        return comm.all_sum(local).clone()
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return _UseOnEveryRank.apply(grads[0], ctx.comm), None
+
+
+class _UseOnEveryRank(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, total: Tensor, comm: Comm) -> Tensor:
+        ctx.comm = comm
+        return total.clone()
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return _SumOverRanks.apply(grads[0], ctx.comm), None
+
+
+class HaloStrategy:
+    """Builds the context of a scope and writes each step's halo into it."""
+
+    name = "halo"
+    cap_atoms = True
+
+    def open(self, domain: Domain, n_atoms: int) -> DistributedContext:
+        comm = domain.comm
+        mesh = comm.device_mesh()
+        return DistributedContext(
+            mesh=mesh,
+            policy=HaloPolicy(comm),
+            strategy=self,
+            halo_config=HaloConfig(
+                partitioner=domain.partitioner,
+                ghost_width=domain.ghost_width,
+                process_group=mesh.get_group() if mesh is not None else None,
+                rank=comm.rank,
+            ),
+            n_systems_global=1,
+            n_atoms_total=n_atoms,
+            cap_atoms=self.cap_atoms,
+        )
+
+    def publish(self, context: DistributedContext, domain: Domain) -> None:
+        """Show the present halo in the context."""
+        plan = domain.plan
+        assert plan is not None
+        context.halo_meta = HaloMeta(
+            n_owned=domain.n_owned,
+            n_padded=domain.n_padded,
+            send_indices=plan.send_indices,
+            send_sizes=plan.send_sizes,
+            recv_sizes=plan.recv_sizes,
+        )

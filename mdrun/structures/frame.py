@@ -1,0 +1,110 @@
+"""A frame of a structure file, where it stands, and what is said when it cannot be had."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from mdrun.errors import InputError
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+
+class Place(NamedTuple):
+    """Where an atom stands: the file and, in files that can hold several, the frame."""
+
+    path: str
+    frame: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.frame}" if self.frame else self.path
+
+    @property
+    def clause(self) -> str:
+        """For the middle of a sentence."""
+        return f"{self}," if self.frame else self.path
+
+
+@dataclass
+class Frame:
+    """What the file gave, before it is checked."""
+
+    atoms: Atoms
+    place: Place
+    notes: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def asking_ase(path: str, notes: list[str] | None = None) -> Iterator[None]:
+    """Whatever a reader of ASE trips over becomes an InputError; what it warns of is collected in ``notes``."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as problem:
+            reason = (str(problem).strip().splitlines() or ["no reason given"])[0][:300]
+            if isinstance(problem.__cause__, StopIteration) or isinstance(problem, StopIteration):
+                reason = "the file ends too early"
+            raise InputError(
+                f"{path} cannot be read: {type(problem).__name__}: {reason.rstrip('.')}. "
+                "Check the file, or name its format with --format."
+            ) from problem
+    if notes is not None:
+        told = dict.fromkeys(str(w.message).strip() for w in heard if w.category is UserWarning)
+        notes += [f"{path}: {' '.join(text.split())[:300]}" for text in list(told)[:3]]
+
+
+def opened(path: str) -> IO[bytes]:
+    """The file in binary, decompressed if its name says so."""
+    from ase.io.formats import open_with_compression
+
+    return open_with_compression(path, "rb")
+
+
+def missing_frame(path: str, index: int, n_frames: int) -> InputError:
+    if n_frames == 0:
+        return InputError(f"{path} holds no frame.")
+    held = "one frame, number 0" if n_frames == 1 else f"{n_frames} frames, 0 to {n_frames - 1}"
+    return InputError(f"{path} has no frame {index}: it holds {held}. Choose with --index.")
+
+
+def several_frames(place: Place, n_frames: int) -> list[str]:
+    """The note for a frame that nobody chose."""
+    if n_frames == 1:
+        return []
+    return [f"{place.path}: {place.frame} of {n_frames} (the last); choose with --index"]
+
+
+def read_with_ase(path: str, file_format: str, index: int | None, **options: Any) -> Frame:
+    """Any other format. Frames are not counted: most readers would have to hold all of them for that."""
+    from ase.io import iread
+    from ase.io.formats import get_ioformat, ioformats
+
+    if file_format not in ioformats:
+        raise InputError(f"{path}: ASE knows no format '{file_format}'. `ase info --formats` lists those it knows.")
+    options |= {"format": file_format, "parallel": False, "do_not_split_by_at_sign": True}
+    notes: list[str] = []
+    with asking_ase(path, notes):
+        if get_ioformat(file_format).single:
+            if index not in (None, 0, -1):
+                raise missing_frame(path, index, 1)
+            return Frame(next(iread(path, -1, **options)), Place(path), notes)
+        if index is not None:
+            frames = list(iread(path, slice(index, index + 1 or None), **options))
+            if len(frames) == 0:
+                raise InputError(f"{path} has no frame {index}. Choose another with --index.")
+            place = Place(path, f"frame {index}" if index >= 0 else f"frame {index} from the end")
+        else:
+            frames = list(iread(path, slice(-2, None), **options))
+            if len(frames) == 0:
+                raise missing_frame(path, -1, 0)
+            place = Place(path, "last frame")
+            if len(frames) > 1:
+                notes.append(f"{path} holds several frames, of which the last is used; choose with --index")
+    return Frame(frames[-1], place, notes)

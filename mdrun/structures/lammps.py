@@ -1,0 +1,152 @@
+"""LAMMPS data files and text dumps: types become elements by what the file or the user says, never by number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mdrun.errors import InputError
+from mdrun.structures.frame import Frame, asking_ase, opened, read_with_ase
+
+UNITS_READ = ("metal", "real")
+
+
+def read_lammps_data(path: str, index: int | None, species: Sequence[str] | None) -> Frame:
+    """Elements by ``species``, else by type labels, else by masses; never by type number as ASE would."""
+    from ase.data import chemical_symbols
+
+    with asking_ase(path):
+        header, sections, n_lines = _scan_lammps_data(path)
+    n_atoms, n_types = header.get("atoms", 0), header.get("types", 0)
+    if n_atoms > n_lines:
+        raise InputError(f"{path} declares {n_atoms} atoms but has only {n_lines} lines.")
+    if "box" not in header:
+        raise InputError(f"{path} gives no box (lines like '0 20 xlo xhi').")
+    masses = {kind: float(mass) for kind, mass in sections["Masses"].items()}
+    numbers, note = _lammps_elements(path, species, sections["Atom Type Labels"], masses)
+    for kind in range(1, n_types + 1):
+        if kind not in numbers:
+            source = "--species" if species else "the file"
+            raise InputError(f"{path} has {n_types} atom types, but {source} names no element for type {kind}.")
+    # ASE sorts ids without sorting the labels along with them, so the order is made here.
+    frame = read_with_ase(
+        path, "lammps-data", index, Z_of_type=numbers, sort_by_id=False, units=_known_units(path, header["units"])
+    )
+    ids = frame.atoms.arrays["id"]
+    if len(np.unique(ids)) < len(ids):
+        raise InputError(f"{path}: two atoms have the same id. Check the program that wrote the file.")
+    for topology in ("bonds", "angles", "dihedrals"):
+        frame.atoms.arrays.pop(topology, None)
+    frame.atoms = frame.atoms[np.argsort(ids)]
+    frame.notes.append(note)
+    for kind, mass in masses.items():
+        usual = _usual_masses()[numbers[kind]] if kind in numbers else mass
+        if abs(mass - usual) > 0.5:
+            frame.notes.append(
+                f"{path}: type {kind} is {chemical_symbols[numbers[kind]]}, but its mass is {mass:g} "
+                f"and not {usual:g} amu; the mass of the file is used"
+            )
+    return frame
+
+
+def _scan_lammps_data(path: str) -> tuple[dict[str, Any], dict[str, dict[int, str]], int]:
+    """Counts and unit of the header, the short sections that name types, and the number of lines."""
+    header: dict[str, Any] = {"units": "metal"}
+    sections: dict[str, dict[int, str]] = {"Masses": {}, "Atom Type Labels": {}}
+    section, n_lines = "", 0
+    with opened(path) as fd:
+        for n_lines, raw in enumerate(fd, 1):
+            if section and section not in sections and not raw[:1].isalpha():
+                continue
+            bare, _, comment = raw.decode("utf-8", "replace").partition("#")
+            if n_lines == 1:  # the title, where write_data says the units
+                said = re.search(r"units\s*=\s*(\w+)", bare + comment)
+                header["units"] = said[1] if said else "metal"
+                continue
+            words = bare.split()
+            if not words:
+                continue
+            if words[0][0].isupper():
+                section = " ".join(words)
+            elif section in sections and len(words) > 1:
+                sections[section][int(words[0])] = words[1]
+            elif not section and words[1:] == ["atoms"]:
+                header["atoms"] = int(words[0])
+            elif not section and words[1:] == ["atom", "types"]:
+                header["types"] = int(words[0])
+            elif not section and words[-1] in ("xhi", "avec"):
+                header["box"] = True
+    return header, sections, n_lines
+
+
+def _lammps_elements(
+    path: str, species: Sequence[str] | None, labels: dict[int, str], masses: dict[int, float]
+) -> tuple[dict[int, int], str]:
+    """Atomic number of each type, and the sentence that says where it comes from."""
+    from ase.data import atomic_numbers, chemical_symbols
+
+    if species:
+        named, source = dict(enumerate(species, 1)), "--species"
+        for symbol in species:
+            if atomic_numbers.get(symbol, 0) == 0:
+                raise InputError(f"--species: '{symbol}' is no chemical element.")
+        numbers = {kind: atomic_numbers[symbol] for kind, symbol in named.items()}
+    elif labels and all(atomic_numbers.get(label, 0) for label in labels.values()):
+        numbers, source = {kind: atomic_numbers[label] for kind, label in labels.items()}, "their labels"
+    elif masses:
+        usual, source, numbers = _usual_masses(), "their masses", {}
+        for kind, mass in masses.items():
+            nearest = int(np.argmin(np.abs(usual - mass)))
+            if not abs(usual[nearest] - mass) < 0.5:
+                raise InputError(
+                    f"{path}: type {kind} has mass {mass:g}, which is that of no element. "
+                    "Name the elements of types 1, 2, .. with --species, for example --species Ar,O."
+                )
+            numbers[kind] = nearest
+    else:
+        raise InputError(
+            f"{path} does not say which elements its atom types are: it has neither masses nor labels. "
+            "Name those of types 1, 2, .. with --species, for example --species Ar,O."
+        )
+    listed = ", ".join(f"{kind} = {chemical_symbols[z]}" for kind, z in sorted(numbers.items()))
+    return numbers, f"{path}: elements of the atom types by {source}: {listed}"
+
+
+def _usual_masses() -> np.ndarray:
+    """Standard atomic weights by atomic number; infinite for 0, which is no element."""
+    from ase.data import atomic_masses
+
+    return np.concatenate([[np.inf], atomic_masses[1:]])
+
+
+def _known_units(path: str, units: str) -> str:
+    if units not in UNITS_READ:
+        raise InputError(f"{path} is in LAMMPS units '{units}'; only {' and '.join(UNITS_READ)} are read.")
+    return units
+
+
+def dump_options(path: str, species: Sequence[str] | None) -> dict[str, Any]:
+    """What ASE must be told about a text dump; types alone would become H, He, ..."""
+    columns: list[str] = []
+    units = "metal"
+    with asking_ase(path), opened(path) as fd:
+        for raw in fd:
+            line = raw.decode("utf-8", "replace")
+            if line.startswith("ITEM: UNITS"):
+                units = next(fd).decode("utf-8", "replace").strip()
+            if line.startswith("ITEM: ATOMS"):
+                columns = line.split()[2:]
+                break
+    options: dict[str, Any] = {"units": _known_units(path, units)}
+    named = "element" in columns or "mass" in columns
+    if species and named:
+        raise InputError(f"{path} names its elements itself. Leave --species out.")
+    if not species and not named:
+        raise InputError(
+            f"{path} does not say which elements its atom types are. "
+            "Name those of types 1, 2, .. with --species, for example --species Ar,O."
+        )
+    return options | ({"specorder": list(species)} if species else {})

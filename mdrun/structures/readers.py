@@ -1,0 +1,129 @@
+"""The one door to structure files: the format is found, and what ASE's readers pass on in silence is refused or told.
+
+Nothing is read that could run code or unpickle: no reader of ASE does, but some start a program or call a server.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from mdrun.errors import InputError
+from mdrun.structures.extxyz import read_extxyz
+from mdrun.structures.frame import (
+    Frame,
+    Place,
+    asking_ase,
+    missing_frame,
+    opened,
+    read_with_ase,
+    several_frames,
+)
+from mdrun.structures.lammps import dump_options, read_lammps_data
+
+REFUSED = {
+    "bundletrajectory": "it is a directory; convert the frame to extxyz",
+    "castep-cell": "ASE starts the CASTEP program to read it; convert it to extxyz or cif",
+    "lammps-dump-binary": "it says neither its columns nor its elements; write a text dump",
+    "mysql": "it is a server, not a file",
+    "postgresql": "it is a server, not a file",
+    "py": "it is program text",
+}
+
+
+def read_frame(
+    path: str, file_format: str | None = None, index: int | None = None, species: Sequence[str] | None = None
+) -> Frame:
+    """Read one frame, the last where ``index`` is None.
+
+    Raises:
+        InputError: no such file, empty, not parsable, not such a frame, or readable only by guessing.
+    """
+    _check_file(path)
+    file_format = file_format or _guessed_format(path)
+    if file_format in REFUSED:
+        raise InputError(f"{path} is not read as {file_format}: {REFUSED[file_format]}.")
+    if species and file_format not in ("lammps-data", "lammps-dump-text"):
+        raise InputError(
+            f"--species names the atom types of LAMMPS files, but {path} is read as {file_format}, "
+            "which names its elements itself. Leave the option out."
+        )
+    if file_format == "extxyz":
+        frame = read_extxyz(path, index)
+    elif file_format == "traj":
+        frame = _read_traj(path, index)
+    elif file_format == "lammps-data":
+        frame = read_lammps_data(path, index, species)
+    elif file_format == "lammps-dump-text":
+        frame = read_with_ase(path, file_format, index, **dump_options(path, species))
+    else:
+        frame = read_with_ase(path, file_format, index)
+        if file_format == "vasp":
+            _check_poscar(path, len(frame.atoms))
+    return frame
+
+
+def _check_file(path: str) -> None:
+    if not os.path.exists(path):
+        raise InputError(f"there is no file {path}.")
+    if not os.path.isfile(path):
+        kind = "a directory" if os.path.isdir(path) else "not a regular file"
+        raise InputError(f"{path} is {kind}; give the file of a structure.")
+    if os.path.getsize(path) == 0:
+        raise InputError(f"{path} is empty.")
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as problem:
+        raise InputError(f"{path} cannot be opened: {problem.strerror}.") from problem
+
+
+def _guessed_format(path: str) -> str:
+    """ASE's guess, but for LAMMPS data files, which ASE never recognizes and takes for others by their name."""
+    from ase.io.formats import UnknownFileTypeError, filetype
+
+    with asking_ase(path):
+        with opened(path) as fd:
+            head = fd.read(4096).decode("utf-8", "replace")
+        if re.search(r"^\s*\d+\s+atoms\b", head, re.M) and re.search(
+            r"^\s*\d+\s+atom\s+types\b|\bxlo\s+xhi\b", head, re.M
+        ):
+            return "lammps-data"
+        try:
+            return filetype(path)
+        except UnknownFileTypeError:
+            raise InputError(
+                f"{path}: neither its name nor its content says what format it has. Name it with --format."
+            ) from None
+
+
+def _read_traj(path: str, index: int | None) -> Frame:
+    from ase.io.trajectory import TrajectoryReader
+
+    notes: list[str] = []
+    with asking_ase(path, notes), opened(path) as fd:
+        reader = TrajectoryReader(fd)
+        number, n_frames = -1 if index is None else index, len(reader)
+        if not -n_frames <= number < n_frames:
+            raise missing_frame(path, number, n_frames)
+        number %= n_frames
+        atoms = reader[number]
+    place = Place(path, f"frame {number}")
+    return Frame(atoms, place, notes + (several_frames(place, n_frames) if index is None else []))
+
+
+def _check_poscar(path: str, n_atoms: int) -> None:
+    """Refuse flags that ASE takes for T in silence, and velocities along cell vectors, which it takes for Å/fs."""
+    with asking_ase(path), opened(path) as fd:
+        lines = [line.decode("utf-8", "replace") for line in fd]
+    counts = 5 if lines[5].split()[0].isdigit() else 6
+    selective = lines[counts + 1].strip()[:1].lower() == "s"
+    first = counts + (3 if selective else 2)
+    if selective:
+        for number, line in enumerate(lines[first : first + n_atoms], first + 1):
+            flags = line.split()[3:6]
+            if len(flags) != 3 or not set(flags) <= {"T", "F"}:
+                raise InputError(f"{path}, line {number}: the flags that free or fix an atom must be T or F.")
+    if "".join(lines[first + n_atoms : first + n_atoms + 1]).strip()[:1].lower() == "d":
+        raise InputError(f"{path}: velocities along cell vectors (Direct) are not read; give them in Å/fs.")

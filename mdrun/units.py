@@ -1,0 +1,19 @@
+"""Units at the border are ASE's (Å, eV, amu, fs, K, GPa); inside, time is in ASE's Å·sqrt(amu/eV).
+
+The numbers are CODATA 2014, the set that ASE uses, so that trajectories agree with ASE's to the last digit.
+They stand here as literals because ``ase.units`` takes longer to import than the command line may take to answer;
+a test compares them with ASE's.
+"""
+
+from __future__ import annotations
+
+FS = 0.09822694788464063  # one femtosecond in Å·sqrt(amu/eV)
+PS = 1000.0 * FS
+KB = 8.617330337217213e-05  # eV/K
+GPA = 0.006241509125883258  # one GPa in eV/Å³
+COULOMB = 14.399645351950548  # e²/(4 π ε0) in eV·Å
+
+
+def ns_per_day(timestep_fs: float, steps_per_second: float) -> float:
+    """Simulated nanoseconds for each day on the clock."""
+    return timestep_fs * steps_per_second * 86400e-6

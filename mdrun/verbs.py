@@ -1,0 +1,55 @@
+"""Four verbs for model authors: what is wanted, never how. Each is the identity outside of a context.
+
+All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from mdrun.context import current_dd_context
+
+
+def refresh_neighbors(x: Tensor) -> Tensor:
+    """Fill ghost rows from their owners.
+
+    Args:
+        x: (n_owned, ...) or (n_padded, ...); what ghost rows hold is ignored.
+
+    Returns:
+        (n_padded, ...).
+
+    Raises:
+        ValueError: another number of rows.
+    """
+    context = current_dd_context()
+    return x if context.policy is None else context.policy.refresh(x, context)
+
+
+def scatter_to_owners(x: Tensor) -> Tensor:
+    """Sum the partial values in ghost rows into their owners, then refresh: (n_padded, ...) to (n_padded, ...)."""
+    context = current_dd_context()
+    return x if context.policy is None else context.policy.scatter(x, context)
+
+
+def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:
+    """Sum owned rows per structure, over all ranks.
+
+    Args:
+        values: (n_owned or n_padded, ...); only owned rows count.
+        system_index: as many rows, the structure of each.
+        n: number of structures.
+
+    Returns:
+        (n, ...), the same on every rank.
+    """
+    context = current_dd_context()
+    if context.policy is None:
+        return values.new_zeros((n, *values.shape[1:])).index_add(0, system_index, values)
+    return context.policy.system_sum(values, system_index, n, context)
+
+
+def to_local(x: Tensor) -> Tensor:
+    """The plain tensor that this rank holds, also where ``x`` is a ``DTensor``."""
+    local = getattr(x, "to_local", None)
+    return x if local is None else local()

@@ -1,0 +1,93 @@
+"""Systems by name, and one force evaluation through the program's own path, in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from ase import Atoms
+
+from mdrun.cell import volume
+from mdrun.comm import Comm
+from mdrun.decompose.migrate import pack_rows, unpack_rows
+from mdrun.domain import Domain
+from mdrun.potentials.base import ForceModel, Forces
+from mdrun.scope import Scope
+from mdrun.state import FIELDS, Field, State
+
+DATA = Path(__file__).parent / "data"
+
+
+@dataclass
+class Result:
+    """Energy eV, forces (n, 3) eV/Å in input order, stress (3, 3) eV/Å³ tensile positive or None."""
+
+    energy: float
+    forces: np.ndarray
+    stress: np.ndarray | None
+
+
+def species_of(atoms: Atoms) -> tuple[int, ...]:
+    return tuple(sorted({int(z) for z in atoms.numbers}))
+
+
+def state_of(atoms: Atoms, comm: Comm | None = None) -> State:
+    """All atoms on rank 0, none elsewhere, as a run starts."""
+    rows = np.arange(len(atoms)) if comm is None or comm.rank == 0 else np.arange(0)
+    numbers = species_of(atoms)
+    return State(
+        cell=torch.from_numpy(np.array(atoms.cell.array)),
+        pbc=tuple(bool(p) for p in atoms.pbc),
+        numbers=numbers,
+        ids=torch.from_numpy(rows),
+        types=torch.from_numpy(np.searchsorted(numbers, atoms.numbers[rows]).astype(np.int32)),
+        charges=torch.from_numpy(atoms.get_initial_charges()[rows]),
+        masses=torch.from_numpy(atoms.get_masses()[rows]),
+        mobile=torch.ones((len(rows), 3), dtype=torch.bool),
+        positions=torch.from_numpy(atoms.positions[rows].copy()),
+        momenta=torch.from_numpy(atoms.get_momenta()[rows].copy()),
+        n_total=len(atoms),
+    )
+
+
+def by_id(state: State, values: torch.Tensor, comm: Comm) -> np.ndarray | None:
+    """(n, 3) rows of all ranks in input order, on rank 0."""
+    fields = (FIELDS[0], Field("values", (3,), torch.float64))
+    rows = comm.gather(pack_rows({"ids": state.ids, "values": values}, fields))
+    if rows is None:
+        return None
+    table = unpack_rows(rows, fields)
+    return table["values"][table["ids"].argsort()].numpy()
+
+
+def result_of(state: State, forces: Forces, comm: Comm) -> Result:
+    """Sums over ranks; forces on rank 0 only, empty elsewhere."""
+    assert forces.energy is not None
+    assert forces.virial is not None
+    sums = comm.all_sum(torch.cat([torch.tensor([forces.energy], dtype=torch.float64), forces.virial.flatten()]))
+    v = volume(state.cell, state.pbc)
+    stress = None if v != v else (-sums[1:].reshape(3, 3) / v).numpy()
+    gathered = by_id(state, forces.forces, comm)
+    return Result(float(sums[0]), np.empty((0, 3)) if gathered is None else gathered, stress)
+
+
+def evaluate(atoms: Atoms, model: ForceModel, comm: Comm | None = None, skin: float = 1.0) -> Result:
+    """Energy, forces and stress of one configuration on the ranks of ``comm``, a single process by default."""
+    comm = comm or Comm()
+    state = state_of(atoms, comm)
+    domain = Domain(comm, model.cutoff, skin)
+    with Scope(model, domain, len(atoms)) as scope:
+        domain.follow(state)
+        return result_of(state, scope(domain, totals=True), comm)
+
+
+def pfcc(nx: int, ny: int, nz: int, a: float = 5.26) -> Atoms:
+    """The casebook's perturbed argon fcc: every atom displaced by 0.15 Å along sines of its index."""
+    basis = np.array([[0, 0, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]])
+    corners = np.stack(np.meshgrid(range(nx), range(ny), range(nz), indexing="ij"), -1).reshape(-1, 1, 3)
+    positions = ((corners + basis) * a).reshape(-1, 3)
+    n = np.arange(len(positions))
+    positions += 0.15 * np.stack([np.sin(n + 0.1), np.sin(2 * n + 0.2), np.sin(3 * n + 0.3)], axis=1)
+    return Atoms(f"Ar{len(positions)}", positions=positions, cell=[nx * a, ny * a, nz * a], pbc=True)
