@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -75,7 +76,23 @@ def simulate(
         for name, value in locals().items()
         if value is not None and name not in ("config", "debug")
     }
-    raise typer.Exit(_run(given, config, debug))
+    _leave(_run(given, config, debug))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, with nothing left to happen after the exit code is settled.
+
+    On several ranks the communication library's threads may outlive the interpreter and abort it, which a launcher
+    would take for a failure of the run: so the interpreter is not taken down.
+    """
+    import os
+    import sys
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if "WORLD_SIZE" in os.environ:
+        os._exit(code)
+    raise typer.Exit(code)
 
 
 def _run(given: dict, config: Path | None, debug: bool) -> int:

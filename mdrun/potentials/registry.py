@@ -12,7 +12,7 @@ from pathlib import Path
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
 from mdrun.errors import InputError
-from mdrun.potentials import eam, emt, lennard_jones
+from mdrun.potentials import lennard_jones
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 
 Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
@@ -21,12 +21,16 @@ Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
 def _load_eam(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
     if argument is None or options:
         raise InputError("eam takes a file and nothing else: eam:Cu.eam.alloy (setfl, funcfl or eam.fs).")
+    from mdrun.potentials import eam
+
     return eam.EAM.from_file(Path(argument), numbers)
 
 
 def _load_emt(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
     if argument is not None or options:
         raise InputError("emt takes no options.")
+    from mdrun.potentials import emt
+
     return emt.EMT.for_species(numbers)
 
 

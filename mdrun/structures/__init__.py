@@ -148,9 +148,8 @@ def _strangers(atoms: Atoms, results: dict[str, Any], place: Place) -> list[str]
             one, are = ("column", "is") if len(odd) == 1 else ("columns", "are")
             notes.append(f"{place}: {one} {', '.join(odd)} {are} not used; '{proper}' would be read ({meaning})")
     occupancy = atoms.info.get("occupancy")
-    if isinstance(occupancy, dict) and any(
-        (isinstance(shares, dict) and sum(shares.values()) < 0.999) or len(shares) > 1 for shares in occupancy.values()
-    ):
+    sites = occupancy.values() if isinstance(occupancy, dict) else ()
+    if any(isinstance(shares, dict) and (sum(shares.values()) < 0.999 or len(shares) > 1) for shares in sites):
         notes.append(f"{place}: some sites are shared or partly occupied; each is taken as one whole atom")
     return notes
 
@@ -192,6 +191,8 @@ def _mobile(atoms: Atoms, place: Place) -> np.ndarray:
                 "Cartesian components are supported. Remove it from the file."
             )
         rows = np.asarray(constraint.index)
+        if not ((rows >= 0) & (rows < len(atoms))).all():
+            raise InputError(f"{place} fixes an atom that it does not have; its atoms are 0 to {len(atoms) - 1}.")
         mobile[rows] &= ~fixed
     return mobile
 
@@ -204,9 +205,11 @@ def _fixed_components(cell: np.ndarray, mask: np.ndarray, place: Place) -> np.nd
     """
     if not mask.any():
         return mask
-    basis, _ = np.linalg.qr(np.linalg.inv(cell)[:, mask])
-    projector = basis @ basis.T
-    fixed = np.diag(projector) > 0.5
+    fixed, projector = mask, np.full((3, 3), np.nan)
+    if np.linalg.matrix_rank(cell) == 3:
+        basis, _ = np.linalg.qr(np.linalg.inv(cell)[:, mask])
+        projector = basis @ basis.T
+        fixed = np.diag(projector) > 0.5
     if not np.allclose(projector, np.diag(fixed), atol=1e-8):
         raise InputError(
             f"{place} fixes atoms along cell vectors that are not along x, y or z; that is not supported. "

@@ -77,14 +77,14 @@ def check_masses(atoms: Atoms, masses: np.ndarray, place: Place) -> None:
 def check_cell(cell: np.ndarray, pbc: np.ndarray, place: Place) -> None:
     """Refuse periodic axes (3,) without a vector, or whose vectors (rows of (3, 3), Å) span no volume.
 
-    The vectors of open axes are never looked at: whatever stands there has no influence.
+    The vectors of open axes need only be finite: whatever stands there has no influence.
     """
     vectors = cell[pbc]
-    shown = ", ".join(f"{axis} = ({', '.join(f'{x:g}' for x in cell[d])})" for d, axis in enumerate("abc") if pbc[d])
+    shown = ", ".join(f"{axis} = ({', '.join(f'{x:g}' for x in cell[d])})" for d, axis in enumerate("abc"))
     advice = "Give it a cell, or open boundaries (pbc F F F)."
     # Larger vectors would overflow when they are multiplied.
-    if not (np.abs(vectors) < FARTHEST).all():
-        raise InputError(f"{place}: the cell is not finite: {shown}. {advice}")
+    if not np.isfinite(cell).all() or not (np.abs(vectors) < FARTHEST).all():
+        raise InputError(f"{place}: the cell is not finite or larger than {FARTHEST:g} Å: {shown}. {advice}")
     lengths = np.linalg.norm(vectors, axis=1)
     for d in np.flatnonzero(pbc)[lengths == 0][:1]:
         raise InputError(f"{place}: axis {'abc'[d]} is periodic but has no cell vector: {shown}. {advice}")

@@ -19,7 +19,7 @@ import numpy as np
 from mdrun.errors import InputError
 from mdrun.structures.frame import Frame, Place, asking_ase, missing_frame, opened, several_frames
 
-ISOTOPES = {"D": 2.014102, "T": 3.016049}  # amu, CODATA 2018 without the electron's binding
+ISOTOPES = {"D": 2.014102, "T": 3.016049}  # amu, AME2020
 SPELLINGS = {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}
 PLAIN = "species:S:1:pos:R:3"
 PROPER_KEYS = {"lattice": "Lattice", "pbc": "pbc", "properties": "Properties"}

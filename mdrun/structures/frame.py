@@ -99,7 +99,7 @@ def read_with_ase(path: str, file_format: str, index: int | None, **options: Any
             frames = list(iread(path, slice(index, index + 1 or None), **options))
             if len(frames) == 0:
                 raise InputError(f"{path} has no frame {index}. Choose another with --index.")
-            place = Place(path, f"frame {index}" if index >= 0 else f"frame {index} from the end")
+            place = Place(path, f"frame {index}")
         else:
             frames = list(iread(path, slice(-2, None), **options))
             if len(frames) == 0:

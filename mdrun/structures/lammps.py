@@ -20,12 +20,12 @@ def read_lammps_data(path: str, index: int | None, species: Sequence[str] | None
 
     with asking_ase(path):
         header, sections, n_lines = _scan_lammps_data(path)
+        masses = {kind: float(mass) for kind, mass in sections["Masses"].items()}
     n_atoms, n_types = header.get("atoms", 0), header.get("types", 0)
     if n_atoms > n_lines:
         raise InputError(f"{path} declares {n_atoms} atoms but has only {n_lines} lines.")
     if "box" not in header:
         raise InputError(f"{path} gives no box (lines like '0 20 xlo xhi').")
-    masses = {kind: float(mass) for kind, mass in sections["Masses"].items()}
     numbers, note = _lammps_elements(path, species, sections["Atom Type Labels"], masses)
     for kind in range(1, n_types + 1):
         if kind not in numbers:
@@ -41,6 +41,8 @@ def read_lammps_data(path: str, index: int | None, species: Sequence[str] | None
     for topology in ("bonds", "angles", "dihedrals"):
         frame.atoms.arrays.pop(topology, None)
     frame.atoms = frame.atoms[np.argsort(ids)]
+    if masses:  # ASE's conversion of units has changed their last digits
+        frame.atoms.set_masses([masses[kind] for kind in frame.atoms.arrays["type"].tolist()])
     frame.notes.append(note)
     for kind, mass in masses.items():
         usual = _usual_masses()[numbers[kind]] if kind in numbers else mass
@@ -112,7 +114,7 @@ def _lammps_elements(
             "Name those of types 1, 2, .. with --species, for example --species Ar,O."
         )
     listed = ", ".join(f"{kind} = {chemical_symbols[z]}" for kind, z in sorted(numbers.items()))
-    return numbers, f"{path}: elements of the atom types by {source}: {listed}"
+    return numbers, f"{path}: elements of the atom types by {source}: {listed}; boundaries taken as periodic"
 
 
 def _usual_masses() -> np.ndarray:
