@@ -20,6 +20,7 @@ _EXPORTS = {
 }
 __all__ = ["__version__", *_EXPORTS]
 
+
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(import_module(_EXPORTS[name]), name)

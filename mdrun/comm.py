@@ -100,7 +100,7 @@ class ProcessComm(Comm):
         self.size = dist.get_world_size()
         self._timeout_s = timeout_s
         self._store = dist.distributed_c10d._get_default_store()
-        self._mesh = None
+        self._mesh: Any = None
 
     def _call(self, collective, *args, **kwargs) -> None:
         try:

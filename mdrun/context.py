@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
 
 import torch
@@ -118,7 +118,28 @@ class DistributedContext:
         return self.graph_padder.pad(data, self.cap_state, cap_atoms=self.cap_atoms)
 
 
-NOT_DISTRIBUTED = DistributedContext()
+class _NotDistributed(DistributedContext):
+    """What is shown where there is no scope: every field at its default, for good.
+
+    All code outside of a scope shares it, so nothing can be stored in it; scratch space is a fresh dict each time.
+    """
+
+    def __init__(self) -> None:
+        pass  # the defaults of the class serve
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("cap_state", "extras"):
+            return {}
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"NOT_DISTRIBUTED is shared by all code outside of a scope: {name} can't be set")
+
+    def __reduce__(self) -> str:
+        return "NOT_DISTRIBUTED"  # a copy or a pickle of it is itself
+
+
+NOT_DISTRIBUTED = _NotDistributed()
 
 _active: ContextVar[DistributedContext] = ContextVar("mdrun_dd_context", default=NOT_DISTRIBUTED)
 

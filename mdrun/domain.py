@@ -86,9 +86,7 @@ class Domain:
     def __post_init__(self) -> None:
         self._list = NeighborList()
         self._steps_since_check = 0
-        self._worst_used = (
-            0.0  # how far past its safe reach the list was when forces were last computed with it
-        )
+        self._worst_used = 0.0  # how far past its safe reach the list was when forces were last computed with it
         self.plan: HaloPlan | None = None
 
     @property
@@ -152,9 +150,7 @@ class Domain:
         return (geometry.smallest_stretch(strain) * self.ghost_width - self.cutoff) / 2
 
     def _refuse_leaps(self, state: State, moved2: float, strain: Tensor) -> None:
-        limit = min(
-            [self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)]
-        )
+        limit = min([self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)])
         if moved2 <= limit * limit:  # false for NaN too
             return
         moved = (state.positions - torch.from_numpy(self._then) @ strain).norm(dim=1)
@@ -225,9 +221,7 @@ class Domain:
         assert self.plan is not None
         arrays = state.fields()
         packed = pack_rows(arrays, HALO_FIELDS, self.plan.send_indices)
-        ghosts = unpack_rows(
-            self.comm.exchange(packed, self.plan.send_sizes, self.plan.recv_sizes), HALO_FIELDS
-        )
+        ghosts = unpack_rows(self.comm.exchange(packed, self.plan.send_sizes, self.plan.recv_sizes), HALO_FIELDS)
         self.ids, self.types, self.charges = (
             torch.cat([arrays[name], ghosts[name]]) for name in ("ids", "types", "charges")
         )
@@ -271,9 +265,6 @@ def _images(x, rows, shifts, cell):
     for k in range(len(rows)):
         for d in range(3):
             out[k, d] = (
-                x[d, rows[k]]
-                + shifts[k, 0] * cell[0, d]
-                + shifts[k, 1] * cell[1, d]
-                + shifts[k, 2] * cell[2, d]
+                x[d, rows[k]] + shifts[k, 0] * cell[0, d] + shifts[k, 1] * cell[1, d] + shifts[k, 2] * cell[2, d]
             )
     return out

@@ -13,7 +13,11 @@ from mdrun.cell import volume
 from mdrun.comm import Comm
 from mdrun.decompose.migrate import pack_rows, unpack_rows
 from mdrun.domain import Domain
+from mdrun.integrate.base import Integrator
+from mdrun.integrate.velocities import degrees_of_freedom, is_at_rest
 from mdrun.potentials.base import ForceModel, Forces
+from mdrun.run.simulation import Observer, Simulation, run, start
+from mdrun.run.thermo import Thermo, measure
 from mdrun.scope import Scope
 from mdrun.state import FIELDS, Field, State
 
@@ -91,3 +95,58 @@ def pfcc(nx: int, ny: int, nz: int, a: float = 5.26) -> Atoms:
     n = np.arange(len(positions))
     positions += 0.15 * np.stack([np.sin(n + 0.1), np.sin(2 * n + 0.2), np.sin(3 * n + 0.3)], axis=1)
     return Atoms(f"Ar{len(positions)}", positions=positions, cell=[nx * a, ny * a, nz * a], pbc=True)
+
+
+@dataclass
+class Run:
+    """A simulation at its end, and what was seen on the way.
+
+    Attributes:
+        thermo: of every watched step, step 0 first.
+        positions, momenta: (n_frames, n, 3) in input order, unwrapped, of the same steps; on rank 0.
+    """
+
+    sim: Simulation
+    thermo: list[Thermo]
+    positions: np.ndarray
+    momenta: np.ndarray
+
+    @property
+    def total_energies(self) -> np.ndarray:
+        return np.array([t.total_eV for t in self.thermo])
+
+    @property
+    def kinetic_energies(self) -> np.ndarray:
+        return np.array([t.kinetic_eV for t in self.thermo])
+
+
+def simulate(
+    atoms: Atoms, model: ForceModel, integrator: Integrator, n_steps: int, watch: int = 0,
+    comm: Comm | None = None, skin: float = 1.0, mobile: np.ndarray | None = None,
+) -> Run:  # fmt: skip
+    """Run the program's own loop in this process; look at every ``watch``-th step, or at the first and last alone.
+
+    Args:
+        mobile: (n, 3) components that may move; all by default.
+    """
+    comm = comm or Comm()
+    state = state_of(atoms, comm)
+    mobile_of_all = torch.from_numpy(np.ones((len(atoms), 3), bool) if mobile is None else mobile)
+    state.mobile = mobile_of_all[state.ids].clone()
+    momenta = torch.from_numpy(atoms.get_momenta())
+    is_at_zero = integrator.conserves_momentum and len(atoms) > 1 and is_at_rest(momenta)
+    thermo: list[Thermo] = []
+    frames: list[tuple[np.ndarray | None, np.ndarray | None]] = []
+
+    def look(sim: Simulation) -> None:
+        thermo.append(measure(sim, comm))
+        frames.append((by_id(sim.state, sim.state.positions, comm), by_id(sim.state, sim.state.momenta, comm)))
+
+    domain = Domain(comm, model.cutoff, skin)
+    with Scope(model, domain, len(atoms)) as scope:
+        sim = Simulation(state, domain, scope, integrator, degrees_of_freedom(mobile_of_all, is_at_zero))
+        sim.observers = [Observer(watch or max(n_steps, 1), look)]
+        start(sim)
+        run(sim, n_steps)
+    positions, momenta_seen = (np.array(seen) if comm.rank == 0 else np.empty(0) for seen in zip(*frames, strict=True))
+    return Run(sim, thermo, positions, momenta_seen)

@@ -277,6 +277,14 @@ def test_results_in_the_file_are_dropped_and_other_columns_kept(tmp_path):
     assert "dft_force" in load_structure(tmp_path / "a.xyz").atoms.arrays
 
 
+@pytest.mark.parametrize("share", ["0.5", "1.0"])
+def test_sites_that_are_only_partly_occupied_are_reported(tmp_path, share):
+    path = tmp_path / "a.cif"
+    ase.io.write(path, bulk("NaCl", "rocksalt", 5.6, cubic=True))
+    path.write_text(path.read_text().replace("1.0000\n", f"{share}\n"))
+    assert heard(load_structure(path), "partly occupied") == (share == "0.5")
+
+
 # symbols
 
 

@@ -20,7 +20,7 @@ def _option(help_text: str, panel: str, *names: str, **more):
 def simulate(
     structure: Path = typer.Argument(None, help="Any file that ASE reads.", show_default=False),
     format: str = _option("ASE's name of the file's format, where its name does not tell.", SYSTEM),  # noqa: A002
-    index: str = _option("Frame of a file with several; the last by default.", SYSTEM),
+    index: int = _option("Frame of a file with several; the last by default.", SYSTEM),
     replicate: tuple[int, int, int] = _option(
         "Repeat the cell along each axis.", SYSTEM, metavar="X Y Z", show_default="1 1 1"
     ),
@@ -53,9 +53,12 @@ def simulate(
         OUTPUT,
         show_default=str(Settings.trajectory_every),
     ),
-    skin: float = _option(
-        "Reach of halo and list beyond the cutoff, Å.", EXECUTION, show_default=str(Settings.skin)
+    checkpoint_every: int = _option(
+        "Steps between checkpoints, beside one at the end; 0 never.",
+        OUTPUT,
+        show_default=str(Settings.checkpoint_every),
     ),
+    skin: float = _option("Reach of halo and list beyond the cutoff, Å.", EXECUTION, show_default=str(Settings.skin)),
     check_every: int = _option(
         "Steps between looks at whether the list still holds.",
         EXECUTION,
@@ -71,11 +74,7 @@ def simulate(
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks.", rich_help_panel=EXECUTION),
 ) -> None:
     """Run molecular dynamics of STRUCTURE; on several ranks under torchrun or srun."""
-    given = {
-        name: value
-        for name, value in locals().items()
-        if value is not None and name not in ("config", "debug")
-    }
+    given = {name: value for name, value in locals().items() if value is not None and name not in ("config", "debug")}
     _leave(_run(given, config, debug))
 
 
@@ -97,6 +96,9 @@ def _leave(code: int) -> NoReturn:
 
 def _run(given: dict, config: Path | None, debug: bool) -> int:
     import os
+
+    # Threads that find no work yield their core soon: spinning ones starve each other on a shared machine.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
     from mdrun.comm import Comm, open_comm
     from mdrun.report.console import forgive_glyphs

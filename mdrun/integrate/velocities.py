@@ -35,9 +35,7 @@ def degrees_of_freedom(mobile: Tensor, momentum_is_zero: bool) -> int:
     return max(n_components - 3, 0) if momentum_is_zero and bool(mobile.all()) else n_components
 
 
-def draw_momenta(
-    masses: Tensor, mobile: Tensor, temperature_K: float, seed: int, conserves_momentum: bool
-) -> Tensor:
+def draw_momenta(masses: Tensor, mobile: Tensor, temperature_K: float, seed: int, conserves_momentum: bool) -> Tensor:
     """Maxwell-Boltzmann momenta by atom id, centre of mass at rest, scaled to the exact temperature.
 
     The centre of mass is left alone where atoms are fixed (nothing keeps it at rest then) and where there is one

@@ -40,8 +40,11 @@ class ForceModel(Protocol):
         cutoff: Å; the domain's list holds every image nearer than this, and somewhat farther ones.
     """
 
-    name: str
-    cutoff: float
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cutoff(self) -> float: ...
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
         """Forces on the owned atoms; energy and virial too where ``totals`` is set."""

@@ -2,15 +2,15 @@
 
 K. W. Jacobsen, P. Stoltze, J. K. Nørskov, Surf. Sci. 366 (1996) 394, doi 10.1016/0039-6028(96)00816-3.
 
-With s and o the species of an atom and of its neighbour, n the embedding densities n0, and the logistic cutoff
-w(r) = 1 / (1 + exp(a (r - r_c))):
+For an atom of species A among neighbours of species B, with the logistic cutoff w(r) = 1 / (1 + exp(a (r - r_c))):
 
-    σ1 = Σ w g_o(r) / n_s                          g_o(r) = n_o exp(-η2_o (r - β s0_o))
-    E  = E_c(σ1) - E0 - ½ Σ w (q_s h_o + q_o h_s)  h_o(r) = n_o exp(-κ_o (r/β - s0_o)),  q_s = V0_s / (2 γ2_s n_s)
-    E_c = E0 (1 + λ s) exp(-λ s) + 6 V0 exp(-κ s)  s = -ln(σ1 / 12 γ1) / (β η2)
+    σ1  = Σ w g_B(r) / n0_A                          g_B(r) = n0_B exp(-η2_B (r - β s0_B))
+    E   = E_c(σ1) - E0 - ½ Σ w (q_A h_B + q_B h_A)   h_B(r) = n0_B exp(-κ_B (r/β - s0_B)),  q = V0 / (2 γ2 n0)
+    E_c = E0 (1 + λ s) exp(-λ s) + 6 V0 exp(-κ s)    s = -ln(σ1 / 12 γ1) / (β η2)
 
-``r_c`` and ``a`` come from the largest atom of ASE's whole table (``asap_cutoff=False``), so the cutoff is the same
-for every structure. w does not quite vanish there (7e-6), as in ASE.
+ASE's χ is a ratio of two n0. ``r_c`` and ``a`` come from the largest atom of ASE's whole table
+(``asap_cutoff=False``), so the cutoff is the same for every structure. w does not quite vanish there (7e-6), as in
+ASE.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import torch
 from numba import njit, prange
@@ -114,7 +115,7 @@ class EMT:
             domain.neighbors.numpy(),
             domain.n_neighbors.numpy(),
         )
-        # None compiles to a loop of constant parameters and shared exponentials, twice as fast
+        # None compiles to a loop of constant parameters that shares its exponentials
         types = None if len(self.pairs) == 1 else domain.types.numpy()
         slopes = np.empty(domain.n_owned)
         embedding = _embed(x, types, neighbors, n_neighbors, self.logistic, self.pairs, self.atoms, slopes)
@@ -132,16 +133,13 @@ class EMT:
 @intrinsic
 def _power_of_two(typing_context, exponent):
     """2^exponent for an int64 within the range of normal numbers, by writing the exponent's bits."""
-    from numba import types
 
     def write_bits(context, builder, signature, arguments):
         (value,) = arguments
         biased = builder.add(value, value.type(1023))
-        return builder.bitcast(
-            builder.shl(biased, value.type(52)), context.get_value_type(signature.return_type)
-        )
+        return builder.bitcast(builder.shl(biased, value.type(52)), context.get_value_type(signature.return_type))
 
-    return types.float64(types.int64), write_bits
+    return numba.float64(numba.int64), write_bits
 
 
 # Taylor series of 2^f: the first term left out is below 2e-16 for |f| ≤ 1/2.
@@ -160,12 +158,12 @@ def _exp2(y):
     middle = (C4 + C5 * f) + f2 * (C6 + C7 * f)
     high = (C8 + C9 * f) + f2 * (C10 + C11 * f) + f4 * C12
     # by way of int32, which AVX2 can convert to as well
-    return (low + f4 * (middle + f4 * high)) * _power_of_two(np.int64(np.int32(whole)))
+    return (low + f4 * (middle + f4 * high)) * _power_of_two(np.int64(np.int32(whole)))  # type: ignore[call-arg]
 
 
 @register_jitable
 def _embedding(density, p):
-    """E_c - E0 (eV), and the slope dE_c/dσ1 / n_s, of an atom with Σ w g = ``density`` around it."""
+    """E_c - E0 (eV), and the slope dE_c/dσ1 / n0, of an atom with Σ w g = ``density`` around it."""
     if density == 0.0:  # no neighbours: E_c vanishes, and so does its slope
         return -p[E0], 0.0
     s = -math.log(density / p[N0] * p[INVERSE_12_GAMMA1]) / p[BETA_ETA2]
@@ -178,7 +176,7 @@ def _embedding(density, p):
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
 def _embed(x, types, neighbors, n_neighbors, logistic, pairs, atoms, slopes):
-    """σ1 of each owned row; its embedding energy's dE/dσ1 / n_s into ``slopes``; the sum of E_c - E0, eV."""
+    """Embed each owned row: dE_c/dσ1 / n0 into ``slopes``, and the sum of E_c - E0, eV, as the result."""
     steepness, midpoint, end = logistic[SLOPE], logistic[MIDPOINT], logistic[END]
     end2 = end * end
     energy = 0.0
@@ -187,12 +185,12 @@ def _embed(x, types, neighbors, n_neighbors, logistic, pairs, atoms, slopes):
         density = 0.0
         for k in range(n_neighbors[i]):
             j = neighbors[i, k]
-            o = 0 if types is None else types[j]
+            b = 0 if types is None else types[j]
             dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
             r2 = dx * dx + dy * dy + dz * dz
             near = r2 < end2
             r = math.sqrt(r2) if near else end  # keeps the exponents within range
-            g = _exp2(pairs[o, G_START] - pairs[o, G_DECAY] * r)
+            g = _exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
             g /= 1.0 + _exp2(steepness * (r - midpoint))
             density += g if near else 0.0
         e, slopes[i] = _embedding(density, atoms[0 if types is None else types[i]])
@@ -209,26 +207,26 @@ def _push(x, types, neighbors, n_neighbors, logistic, pairs, slopes, forces, tot
     for i in prange(len(forces)):
         xi, yi, zi = x[0, i], x[1, i], x[2, i]
         slope_i = slopes[i]
-        s = 0 if types is None else types[i]
+        a = 0 if types is None else types[i]
         fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = 0.0
         for k in range(n_neighbors[i]):
             j = neighbors[i, k]
-            o = 0 if types is None else types[j]
+            b = 0 if types is None else types[j]
             dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
             r2 = dx * dx + dy * dy + dz * dz
             near = r2 < end2
             r = math.sqrt(r2) if near else end
-            logistic_below = 1.0 + _exp2(steepness * (r - midpoint))
-            inverse = 1.0 / (r * logistic_below)  # one division for both w and 1/r
+            inverse_w = 1.0 + _exp2(steepness * (r - midpoint))
+            inverse = 1.0 / (r * inverse_w)  # one division for both w and 1/r
             w = r * inverse
             w_decay = steepness * (1.0 - w)
-            density = slope_i * _exp2(pairs[o, G_START] - pairs[o, G_DECAY] * r)
-            f = density * (w_decay + pairs[o, G_DECAY])
-            density = slopes[j] * _exp2(pairs[s, G_START] - pairs[s, G_DECAY] * r)
-            f += density * (w_decay + pairs[s, G_DECAY])
-            own = pairs[s, Q] * _exp2(pairs[o, H_START] - pairs[o, H_DECAY] * r)
-            other = pairs[o, Q] * _exp2(pairs[s, H_START] - pairs[s, H_DECAY] * r)
-            f -= own * (w_decay + pairs[o, H_DECAY]) + other * (w_decay + pairs[s, H_DECAY])
+            density = slope_i * _exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
+            f = density * (w_decay + pairs[b, G_DECAY])
+            density = slopes[j] * _exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
+            f += density * (w_decay + pairs[a, G_DECAY])
+            own = pairs[a, Q] * _exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
+            other = pairs[b, Q] * _exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
+            f -= own * (w_decay + pairs[b, H_DECAY]) + other * (w_decay + pairs[a, H_DECAY])
             # -dE/dr / r of both atoms' energies: w / r is the inverse
             f = LN2 * inverse * f if near else 0.0
             fx -= f * dx

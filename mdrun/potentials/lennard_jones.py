@@ -159,9 +159,7 @@ def _positive(name: str, value: Any, zero: bool = False) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise InputError(
-            f"lj: {name} must be a {'number not below 0' if zero else 'positive number'}, not {value!r}."
-        )
+        raise InputError(f"lj: {name} must be a {'number not below 0' if zero else 'positive number'}, not {value!r}.")
     return number
 
 

@@ -117,7 +117,8 @@ def _load_script(path: Path, function: str, options: dict[str, str], numbers: tu
     if not path.is_file():
         raise InputError(f"the model file {path} does not exist.")
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert module_spec is not None and module_spec.loader is not None
+    assert module_spec is not None
+    assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)

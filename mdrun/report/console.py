@@ -30,13 +30,13 @@ def make_console(stream: TextIO | None = None) -> Console:
     """A console for the stream (stdout), without colours or control codes where it is plain."""
     stream = stream or sys.stdout
     if is_plain(stream):
-        return Console(
-            file=stream, color_system=None, force_terminal=False, width=PLAIN_WIDTH, highlight=False
-        )
+        return Console(file=stream, color_system=None, force_terminal=False, width=PLAIN_WIDTH, highlight=False)
     return Console(file=stream, highlight=False)
 
 
 def make_table(console: Console, title: str | None = None) -> Table:
     """Ruled on a terminal; bare columns where lines are to be grepped."""
     style = box.SIMPLE_HEAD if console.is_terminal else None
-    return Table(title=title, box=style, title_justify="left", pad_edge=False, header_style="bold")
+    return Table(
+        title=title, box=style, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+    )

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from mdrun import units
@@ -19,6 +19,7 @@ from mdrun.run.thermo import Thermo, Thermometer
 
 LINE_EVERY_S = 10.0  # between plain lines; a log file never looks dead
 BAR_EVERY_S = 0.1
+WORDS_WIDTH = 76  # what the line needs beside the bar
 
 
 class Pace:
@@ -34,7 +35,7 @@ class Pace:
         if step == 0:
             return "starting"
         left = (self.n_steps - step) / rate
-        return f"{units.ns_per_day(self.timestep_fs, rate):.3g} ns/day, {rate:.1f} steps/s, {clock_time(left)} left"
+        return f"{units.ns_per_day(self.timestep_fs, rate):.3g} ns/day, {rate:.0f} steps/s, {clock_time(left)} left"
 
 
 def clock_time(seconds: float) -> str:
@@ -66,8 +67,8 @@ class Reporter:
         self._n_atoms = shared.n_atoms
         if self.console.is_terminal:
             self._progress = Progress(
-                TextColumn("step {task.completed:.0f} of {task.total:.0f}"),
-                BarColumn(bar_width=24),
+                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+                BarColumn(bar_width=min(max(self.console.width - WORDS_WIDTH, 4), 40)),
                 _Words(),
                 console=self.console,
                 transient=True,
@@ -103,11 +104,9 @@ class Reporter:
     def _state_words(self) -> str:
         if self._last is None or self._first is None:
             return ""
-        words = f", {self._last.temperature_K:.1f} K"
+        words = f", {self._last.temperature_K:.0f} K"
         if self._shows_drift:
-            words += (
-                f", energy drift {(self._last.total_eV - self._first.total_eV) / self._n_atoms:+.1e} eV/atom"
-            )
+            words += f", drift {(self._last.total_eV - self._first.total_eV) / self._n_atoms:+.0e} eV/atom"
         return words
 
     def finished(self, outcome: Outcome) -> None:
@@ -122,5 +121,5 @@ class Reporter:
 
 
 class _Words(ProgressColumn):
-    def render(self, task) -> Text:
-        return Text(task.fields["words"])
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["words"], no_wrap=True, overflow="ellipsis")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -39,13 +40,7 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
     """Structure, model, ensemble, decomposition, output: a name and a line for each."""
     domain, settings = sim.domain, shared.settings
     fixed = f", {shared.n_fixed} fixed" if shared.n_fixed else ""
-    counted = (
-        "3N - 3"
-        if sim.n_dof == 3 * shared.n_atoms - 3
-        else "3N"
-        if sim.n_dof == 3 * shared.n_atoms
-        else "free"
-    )
+    counted = "3N - 3" if sim.n_dof == 3 * shared.n_atoms - 3 else "3N" if sim.n_dof == 3 * shared.n_atoms else "free"
     lengths = " ".join(f"{v:.3f}" for v in sim.state.cell.norm(dim=1).tolist())
     pbc = " ".join("T" if p else "F" for p in shared.pbc)
     owned = domain.owned_by_rank
@@ -68,7 +63,8 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
 
 def show_end(console: Console, outcome: Outcome) -> None:
     """Rank table, balance, advice, energies, speed."""
-    console.print(rank_table(console, outcome.ranks))
+    for table in rank_tables(console, outcome.ranks):
+        console.print(table)
     b = outcome.balance
     console.print(
         f"imbalance {b.imbalance:.2f} (max/mean), halo fraction {b.halo_fraction:.2f}, "
@@ -98,30 +94,37 @@ def energy_line(outcome: Outcome) -> str:
     return f"end: {last.temperature_K:.2f} K, {last.potential_eV:.6f} eV potential{pressure}{drift}"
 
 
-def rank_table(console: Console, ranks: list[RankFigures]) -> Table:
-    """A row for each rank."""
-    table = make_table(console)
-    headers = (
-        "rank", "box Å", "owned min/mean/max", "ghosts", "ghost/owned", "neighbors", "kB/step", "migrated", "rebuilds",
-        "force s", "neighbor s", "comm s", "integrate s", "output s",
-    )  # fmt: skip
-    for name in headers:
-        table.add_column(name, justify="right", no_wrap=not console.is_terminal)
-    for r in ranks:
-        table.add_row(
-            f"{r.rank:.0f}",
-            f"{r.box_a:.1f} {r.box_b:.1f} {r.box_c:.1f}",
-            f"{r.owned_min:.0f}/{r.owned_mean:.1f}/{r.owned_max:.0f}",
-            f"{r.ghosts_mean:.0f}",
-            f"{r.ghosts_per_owned:.2f}",
-            f"{r.neighbors:.1f}",
-            f"{r.bytes_per_step / 1000:.1f}",
-            f"{r.migrations:.0f}",
-            f"{r.rebuilds:.0f}",
-            f"{r.force_s:.2f}",
-            f"{r.neighbor_s:.2f}",
-            f"{r.communication_s:.2f}",
-            f"{r.integration_s:.2f}",
-            f"{r.output_s:.2f}",
-        )
-    return table
+Cell = Callable[[RankFigures], str]
+
+SPACE_COLUMNS: dict[str, Cell] = {
+    "rank": lambda r: f"{r.rank:.0f}",
+    "box Å": lambda r: f"{r.box_a:.1f} {r.box_b:.1f} {r.box_c:.1f}",
+    "owned min/max": lambda r: f"{r.owned_mean:.0f} ({r.owned_min:.0f}/{r.owned_max:.0f})",
+    "ghosts": lambda r: f"{r.ghosts_mean:.0f}",
+    "ghost/owned": lambda r: f"{r.ghosts_per_owned:.2f}",
+    "neighbors": lambda r: f"{r.neighbors:.1f}",
+    "migrated": lambda r: f"{r.migrations:.0f}",
+}
+TIME_COLUMNS: dict[str, Cell] = {
+    "rank": SPACE_COLUMNS["rank"],
+    "rebuilds": lambda r: f"{r.rebuilds:.0f}",
+    "kB/step": lambda r: f"{r.bytes_per_step / 1000:.1f}",
+    "force s": lambda r: f"{r.force_s:.2f}",
+    "neighbor s": lambda r: f"{r.neighbor_s:.2f}",
+    "comm s": lambda r: f"{r.communication_s:.2f}",
+    "integrate s": lambda r: f"{r.integration_s:.2f}",
+    "output s": lambda r: f"{r.output_s:.2f}",
+}
+
+
+def rank_tables(console: Console, ranks: list[RankFigures]) -> list[Table]:
+    """A row for each rank: where its atoms were, and where its time went; side by side they would not fit."""
+    tables = []
+    for columns in (SPACE_COLUMNS, TIME_COLUMNS):
+        table = make_table(console)
+        for name in columns:
+            table.add_column(name, justify="right", no_wrap=True)
+        for r in ranks:
+            table.add_row(*(cell(r) for cell in columns.values()))
+        tables.append(table)
+    return tables

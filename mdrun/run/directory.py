@@ -12,7 +12,8 @@ from mdrun.errors import InputError
 
 THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
 STATUS, CONFIG = "status.json", "config.toml"
-FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG)
+CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
+FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT)
 
 
 class RunDirectory:

@@ -13,7 +13,8 @@ from mdrun import __version__
 from mdrun.clock import CLOCK
 from mdrun.comm import Comm
 from mdrun.potentials.registry import load_model
-from mdrun.run.directory import CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.checkpoint import CheckpointFile
+from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_integrator, read_input, set_threads
@@ -109,10 +110,13 @@ class Job:
             return path / name if path is not None else None
 
         frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
+        checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
+        ends = (settings.checkpoint_every, settings.n_steps)
         return [
             Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
+            *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
             *self.listener.observers(thermometer, settings.log_every),
         ]
 

@@ -22,7 +22,7 @@ class Settings:
 
     structure: str
     format: str | None = None
-    index: str | None = None
+    index: int | None = None
     replicate: tuple[int, int, int] = (1, 1, 1)
     species: str | None = None
     model: str | None = None
@@ -42,6 +42,7 @@ class Settings:
     check_every: int = 1
     log_every: int = 100
     trajectory_every: int = 1000
+    checkpoint_every: int = 10000
     comm_timeout: float = 600.0
 
     @property
@@ -71,13 +72,9 @@ class Settings:
         _refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
         _refuse(not self.skin >= 0, "skin", self.skin, "a length in Å not below 0")
         _refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
-        _refuse(self.log_every < 0, "log-every", self.log_every, "a number of steps, 0 for never")
-        _refuse(
-            self.trajectory_every < 0,
-            "trajectory-every",
-            self.trajectory_every,
-            "a number of steps, 0 for never",
-        )
+        for name in ("log_every", "trajectory_every", "checkpoint_every"):
+            every = getattr(self, name)
+            _refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
         _refuse(not self.comm_timeout > 0, "comm-timeout", self.comm_timeout, "a time in s above 0")
         _refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
         _refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
@@ -91,9 +88,7 @@ class Settings:
             value = getattr(self, name)
             bad = value is not None and not 0 <= value < float("inf")
             _refuse(bad, name.replace("_", "-"), value, "a temperature in K not below 0")
-        _refuse(
-            not 0 <= self.friction < float("inf"), "friction", self.friction, "a rate in 1/ps not below 0"
-        )
+        _refuse(not 0 <= self.friction < float("inf"), "friction", self.friction, "a rate in 1/ps not below 0")
         if self.ensemble == "nvt" and self.temperature is None:
             raise InputError("--ensemble nvt needs --temperature (K).")
         if self.ensemble == "nve" and self.temperature is not None:
@@ -159,9 +154,7 @@ def make_settings(config: Mapping[str, Any], flags: Mapping[str, Any]) -> Settin
     elif "time" in flags:
         merged.pop("steps", None)
     if not merged.get("structure"):
-        raise InputError(
-            "no structure was given: mdrun simulate STRUCTURE, or structure = ... in the configuration."
-        )
+        raise InputError("no structure was given: mdrun simulate STRUCTURE, or structure = ... in the configuration.")
     settings = Settings(**merged)
     settings.check()
     return settings

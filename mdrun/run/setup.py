@@ -113,9 +113,7 @@ def _first_state(structure: Structure, settings: Settings) -> tuple[State, str, 
     integrator = make_integrator(settings)
     if settings.init_temperature is not None:
         assert settings.seed is not None
-        momenta = draw_momenta(
-            masses, mobile, settings.init_temperature, settings.seed, integrator.conserves_momentum
-        )
+        momenta = draw_momenta(masses, mobile, settings.init_temperature, settings.seed, integrator.conserves_momentum)
         source = f"drawn at {settings.init_temperature:g} K, seed {settings.seed}"
         if structure.has_velocities:
             source += ", in place of the file's"
@@ -129,7 +127,7 @@ def _first_state(structure: Structure, settings: Settings) -> tuple[State, str, 
     n_dof = degrees_of_freedom(mobile, momentum_is_zero=integrator.conserves_momentum and at_rest)
     state = State(
         cell=torch.from_numpy(np.array(atoms.cell.array, dtype=np.float64)),
-        pbc=tuple(bool(p) for p in atoms.pbc),
+        pbc=(bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])),
         numbers=structure.species,
         ids=torch.arange(structure.n_atoms),
         types=torch.from_numpy(np.searchsorted(structure.species, atoms.numbers).astype(np.int32)),
@@ -181,7 +179,7 @@ def set_threads(wanted: int | None) -> int:
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     cores = len(os.sched_getaffinity(0))
     n_threads = wanted if wanted is not None else max(cores // local_ranks, 1)
-    most = numba.config.NUMBA_NUM_THREADS
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     if n_threads > most:
         if wanted is not None:
             raise InputError(f"--threads {wanted}: this process may use {most} (NUMBA_NUM_THREADS).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,15 +23,16 @@ FRAME_FIELDS = (
 )
 
 
-def gather_frame(sim: Simulation, comm: Comm) -> dict[str, torch.Tensor] | None:
-    """Positions (unwrapped), momenta and forces of all atoms by id on rank 0, None elsewhere; a collective."""
-    arrays = {**sim.state.fields(), "forces": sim.forces.forces}
-    rows = comm.gather(pack_rows(arrays, FRAME_FIELDS))
+def gather_by_id(
+    arrays: Mapping[str, torch.Tensor], fields: Sequence[Field], comm: Comm
+) -> dict[str, torch.Tensor] | None:
+    """The named per-atom fields of all ranks in the order of the ids on rank 0, None elsewhere; a collective."""
+    rows = comm.gather(pack_rows(arrays, fields))
     if rows is None:
         return None
-    frame = unpack_rows(rows, FRAME_FIELDS)
-    order = frame.pop("ids").argsort()
-    return {name: values[order] for name, values in frame.items()}
+    gathered = unpack_rows(rows, fields)
+    order = gathered["ids"].argsort()
+    return {name: values[order] for name, values in gathered.items()}
 
 
 class TrajectoryFile:
@@ -39,9 +41,7 @@ class TrajectoryFile:
     Velocities are the ``momenta`` column, in sqrt(amu·eV), which is what ASE reads back as velocities.
     """
 
-    def __init__(
-        self, path: Path | None, template: Atoms | None, comm: Comm, thermometer: Thermometer
-    ) -> None:
+    def __init__(self, path: Path | None, template: Atoms | None, comm: Comm, thermometer: Thermometer) -> None:
         """``path`` and ``template`` are None on ranks that don't write."""
         self._comm = comm
         self._thermometer = thermometer
@@ -50,7 +50,8 @@ class TrajectoryFile:
 
     def __call__(self, sim: Simulation) -> None:
         thermo = self._thermometer(sim)
-        frame = gather_frame(sim, self._comm)
+        arrays = {**sim.state.fields(), "forces": sim.forces.forces}
+        frame = gather_by_id(arrays, FRAME_FIELDS, self._comm)
         if frame is None or self._file is None or self._template is None:
             return
         from ase.calculators.singlepoint import SinglePointCalculator

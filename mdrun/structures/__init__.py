@@ -149,7 +149,7 @@ def _strangers(atoms: Atoms, results: dict[str, Any], place: Place) -> list[str]
             notes.append(f"{place}: {one} {', '.join(odd)} {are} not used; '{proper}' would be read ({meaning})")
     occupancy = atoms.info.get("occupancy")
     sites = occupancy.values() if isinstance(occupancy, dict) else ()
-    if any(isinstance(shares, dict) and (sum(shares.values()) < 0.999 or len(shares) > 1) for shares in sites):
+    if any(isinstance(shares, dict) and list(shares.values()) != [1] for shares in sites):
         notes.append(f"{place}: some sites are shared or partly occupied; each is taken as one whole atom")
     return notes
 

@@ -118,10 +118,10 @@ def _lammps_elements(
 
 
 def _usual_masses() -> np.ndarray:
-    """Standard atomic weights by atomic number; infinite for 0, which is no element."""
+    """Standard atomic weights by atomic number; far from any mass for 0, which is no element."""
     from ase.data import atomic_masses
 
-    return np.concatenate([[np.inf], atomic_masses[1:]])
+    return np.concatenate([[-1e9], atomic_masses[1:]])
 
 
 def _known_units(path: str, units: str) -> str:
