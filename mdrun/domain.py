@@ -123,37 +123,40 @@ class Domain:
         if self.plan is None:
             self.rebuild(state)
             return
-        strain = geometry.deformation(self._cell_then, state.cell)
+        if not torch.equal(state.cell, self._cell_now):
+            self._learn_strain(state)
         moved2 = _move_owned(
-            state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), strain.numpy(), self._x
+            state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), self._strain.numpy(), self._x
         )
         self._steps_since_check += 1
         if self._steps_since_check >= self.check_every:
             self._steps_since_check = 0
-            self._refuse_leaps(state, moved2, strain)
+            self._refuse_leaps(state, moved2)
             moved = float(self.comm.all_max(torch.tensor(moved2, dtype=torch.float64))) ** 0.5
-            if moved > self._safe_displacement(strain):
+            if moved > self._safe_displacement:
                 if self._worst_used > 0:
                     self.counts.dangerous_builds += 1
                 self.rebuild(state)
                 return
         if self.check_every > 1:
-            self._worst_used = max(self._worst_used, moved2**0.5 - self._safe_displacement(strain))
+            self._worst_used = max(self._worst_used, moved2**0.5 - self._safe_displacement)
         self._refresh_ghosts(state.cell)
 
-    def _safe_displacement(self, strain: Tensor) -> float:
-        """How far atoms may move beside the cell's own strain before a pair could enter the cutoff unlisted.
+    def _learn_strain(self, state: State) -> None:
+        """The cell's strain since the rebuild, and how far atoms may move beside it before a pair comes near unlisted.
 
         A pair outside of the reach at the rebuild is now at least ``stretch · reach - 2 u`` apart. Without strain
-        this is half the skin.
+        the safe displacement u is half the skin.
         """
-        return (geometry.smallest_stretch(strain) * self.ghost_width - self.cutoff) / 2
+        self._cell_now = state.cell.clone()
+        self._strain = geometry.deformation(self._box_then, geometry.completed(state.cell, state.pbc))
+        self._safe_displacement = (geometry.smallest_stretch(self._strain) * self.ghost_width - self.cutoff) / 2
 
-    def _refuse_leaps(self, state: State, moved2: float, strain: Tensor) -> None:
+    def _refuse_leaps(self, state: State, moved2: float) -> None:
         limit = min([self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)])
         if moved2 <= limit * limit:  # false for NaN too
             return
-        moved = (state.positions - torch.from_numpy(self._then) @ strain).norm(dim=1)
+        moved = (state.positions - torch.from_numpy(self._then) @ self._strain).norm(dim=1)
         far = torch.nonzero(~(moved <= limit)).flatten()
         ids = ", ".join(str(int(i)) for i in state.ids[far][:8].sort().values)
         raise SimulationError(
@@ -182,6 +185,8 @@ class Domain:
         width = (self.ghost_width / self._heights).numpy()
         self.plan = plan_halo(frac.numpy(), self.boxes, width, state.pbc, self.comm)
         self._adopt_ghosts(state)
+        self._box_then = box
+        self._learn_strain(state)
         _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._x)
         self._refresh_ghosts(state.cell)
         self._list.build(self.positions, self.n_owned, self.ghost_width)
@@ -229,7 +234,6 @@ class Domain:
         self._x = np.empty((3, len(self.ids)))
         self.positions = torch.from_numpy(self._x)
         self._then = state.positions.numpy().copy()
-        self._cell_then = state.cell.clone()
 
     def _refresh_ghosts(self, cell: Tensor) -> None:
         assert self.plan is not None

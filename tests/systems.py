@@ -16,6 +16,7 @@ from mdrun.domain import Domain
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.velocities import degrees_of_freedom, is_at_rest
 from mdrun.potentials.base import ForceModel, Forces
+from mdrun.potentials.lennard_jones import make_lennard_jones
 from mdrun.run.simulation import Observer, Simulation, run, start
 from mdrun.run.thermo import Thermo, measure
 from mdrun.scope import Scope
@@ -150,3 +151,15 @@ def simulate(
         run(sim, n_steps)
     positions, momenta_seen = (np.array(seen) if comm.rank == 0 else np.empty(0) for seen in zip(*frames, strict=True))
     return Run(sim, thermo, positions, momenta_seen)
+
+
+def argon(cutoff: float = 8.5, shift: bool = False, n_types: int = 1) -> ForceModel:
+    """The casebook's Lennard-Jones argon; all types alike where there are several."""
+    pairs = {(a, b): (0.0104, 3.40) for a in range(n_types) for b in range(a, n_types)}
+    return make_lennard_jones(pairs, n_types, cutoff, shift, "argon")
+
+
+def free_particles(n_types: int = 1) -> ForceModel:
+    """Atoms that do not feel each other."""
+    return make_lennard_jones({(a, b): (0.0, 1.0) for a in range(n_types) for b in range(a, n_types)}, n_types, 1.0,
+                              False, "free")  # fmt: skip

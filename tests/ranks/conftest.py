@@ -1,0 +1,32 @@
+"""One set of processes for each number of ranks, for the whole session; tests read what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.ranks.jobs import EVERYTHING
+from tests.ranks.launcher import RanksFailed, launch
+
+Answers = Callable[[int], dict[str, np.ndarray]]
+
+
+@pytest.fixture(scope="session")
+def answers() -> Answers:
+    """``answers(n)``: the arrays of every job on n ranks, by "job/name"."""
+    found: dict[int, dict[str, np.ndarray] | RanksFailed] = {}
+
+    def of(n_ranks: int) -> dict[str, np.ndarray]:
+        if n_ranks not in found:
+            try:
+                found[n_ranks] = launch(n_ranks, EVERYTHING)
+            except RanksFailed as failure:
+                found[n_ranks] = failure  # once is enough
+        answer = found[n_ranks]
+        if isinstance(answer, RanksFailed):
+            pytest.fail(str(answer), pytrace=False)
+        return answer
+
+    return of

@@ -1,0 +1,100 @@
+"""N real processes on this machine, each ``python -m tests.ranks.worker JOBS OUT.npz``, and what they found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+GRACE = 3.0  # seconds for the others to follow a rank that failed, or to print where they stand
+TAIL = 4000  # characters of each rank's stderr that a failure shows
+
+
+class RanksFailed(AssertionError):
+    """A rank ended badly, or the time ran out; the text holds what each rank wrote on stderr."""
+
+
+def launch(n_ranks: int, jobs: str, limit_s: float = 240.0) -> dict[str, np.ndarray]:
+    """Run ``jobs`` (names separated by commas) on ``n_ranks`` processes; rank 0's arrays by name.
+
+    Raises:
+        RanksFailed: whatever happens, within ``limit_s`` and a few seconds.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        out = folder / "out.npz"
+        processes: list[subprocess.Popen] = []
+        try:
+            processes = [_start(rank, n_ranks, port, jobs, out) for port in [free_port()] for rank in range(n_ranks)]
+            trouble = _wait(processes, time.monotonic() + limit_s)
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+        if trouble or not out.exists():
+            raise RanksFailed(f"{n_ranks} ranks, {jobs}: {trouble or 'no output'}\n{_last_words(folder, n_ranks)}")
+        with np.load(out) as found:
+            return dict(found)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _start(rank: int, n_ranks: int, port: int, jobs: str, out: Path) -> subprocess.Popen:
+    environment = os.environ | {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(n_ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(n_ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+    }
+    with _words(out.parent, rank).open("wb") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.ranks.worker", jobs, str(out)],
+            cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+        )  # fmt: skip
+
+
+def _wait(processes: list[subprocess.Popen], deadline: float) -> str:
+    """Empty when all ended well, else what went wrong."""
+    while True:
+        codes = [process.poll() for process in processes]
+        bad = [(rank, code) for rank, code in enumerate(codes) if code]
+        if bad:
+            end = min(deadline, time.monotonic() + GRACE)
+            while time.monotonic() < end and any(process.poll() is None for process in processes):
+                time.sleep(0.05)
+            return "; ".join(f"rank {rank} ended with code {code}" for rank, code in bad)
+        if all(code == 0 for code in codes):
+            return ""
+        if time.monotonic() > deadline:
+            waiting = [rank for rank, code in enumerate(codes) if code is None]
+            for rank in waiting:
+                processes[rank].send_signal(signal.SIGUSR1)  # the worker prints its stack
+            time.sleep(1.0)
+            return f"the time is up, ranks {waiting} are still at work"
+        time.sleep(0.05)
+
+
+def _words(folder: Path, rank: int) -> Path:
+    return folder / f"stderr.{rank}"
+
+
+def _last_words(folder: Path, n_ranks: int) -> str:
+    texts = (_words(folder, rank).read_text(errors="replace")[-TAIL:] for rank in range(n_ranks))
+    return "\n".join(f"--- rank {rank}\n{text}" for rank, text in enumerate(texts))
