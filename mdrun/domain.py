@@ -170,16 +170,14 @@ class Domain:
         """Wrap, migrate, sort the rows, choose the halo, build the list."""
         box = geometry.completed(state.cell, state.pbc)
         self._heights = geometry.heights(box)
-        frac, shifts = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+        frac, _ = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
         if self.partitioner.partition is None or self._is_uneven():
             weights = np.ones(state.n_owned)
             self.partitioner.partition = bisect(frac.numpy(), weights, self._heights.numpy(), self.comm)
             self.partitioner.fresh_imbalance = 0.0
             self.counts.repartitions += 1
         self.counts.migrations += migrate(state, self.partitioner.partition.owners(frac.numpy()), self.comm)
-        self._sort_rows(state, box)
-
-        frac, shifts = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+        frac, shifts = self._sort_rows(state, box)
         self._shifts = shifts.numpy()
         self._learn_boxes(frac.numpy(), state.n_total)
         width = (self.ghost_width / self._heights).numpy()
@@ -198,14 +196,19 @@ class Domain:
         p = self.partitioner
         return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance
 
-    def _sort_rows(self, state: State, box: Tensor) -> None:
-        """Rows that lie near each other in space lie near each other in memory."""
-        frac, _ = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+    def _sort_rows(self, state: State, box: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows that lie near each other in space lie near each other in memory.
+
+        Returns:
+            The rows' folded fractional coordinates and the shifts that fold them, (n_owned, 3) each.
+        """
+        frac, shifts = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
         wrapped = np.ascontiguousarray((frac @ box).T.numpy())
         grid = make_grid(wrapped, self.ghost_width / 2)
         rows = order_by_bin_and_id(wrapped, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
         order = torch.from_numpy(rows)
         state.replace_fields({name: values[order] for name, values in state.fields().items()})
+        return frac[order], shifts[order]
 
     def _learn_boxes(self, frac: np.ndarray, n_total: int) -> None:
         """Every rank's tight box and number of atoms, in one collective."""

@@ -29,19 +29,19 @@ EDGE = 1e-9  # pairs this near the reach may fall on either side
 
 def brute_force(state: State, reach: float) -> dict[Pair, float]:
     """Every (i, j, image) within ``reach``, with its distance, from positions as they stand in the file."""
-    cell = completed(state.cell, state.pbc)
-    order = state.ids.argsort()
-    positions = state.positions[order].numpy()
-    spread = np.ptp(positions @ np.linalg.inv(cell), axis=0) if len(positions) else np.zeros(3)
-    most = np.ceil(reach / heights(cell).numpy() + spread).astype(int) * np.array(state.pbc)
+    cell = completed(state.cell, state.pbc).numpy()
+    positions = state.positions[state.ids.argsort()].numpy()
+    inverse = np.linalg.inv(cell)
+    spread = np.ptp(positions @ inverse, axis=0)
+    most = np.ceil(reach * np.linalg.norm(inverse, axis=0) + spread).astype(int) * np.array(state.pbc)
     images = np.array(list(itertools.product(*(range(-m, m + 1) for m in most))))
-    shifts = images @ cell.numpy()
+    shifts = images @ cell
     found = {}
     for i, here in enumerate(positions):
-        for j, there in enumerate(positions):
-            r = np.linalg.norm(there + shifts - here, axis=1)
-            for k in np.flatnonzero((r < reach) & ~((i == j) & (images == 0).all(axis=1))):
-                found[i, j, *(int(s) for s in images[k])] = float(r[k])
+        r = np.linalg.norm(positions[:, None] + shifts - here, axis=2)
+        r[i, (images == 0).all(axis=1)] = np.inf
+        for j, k in np.argwhere(r < reach):
+            found[i, int(j), *(int(s) for s in images[k])] = float(r[j, k])
     return found
 
 
@@ -101,7 +101,7 @@ def systems(draw):
     return Atoms(f"Ar{n}", positions=points @ cell, cell=cell, pbc=pbc)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(systems(), st.floats(0.5, 9), st.floats(0, 1.5))
 @example(Atoms("Ar", cell=[4.0, 4.0, 4.0], pbc=True), 8.5, 0.0)
 @example(Atoms("Ar", positions=[[1e3, -1e3, 7]], cell=[4.0, 4.0, 4.0], pbc=(True, False, True)), 8.5, 1.0)
@@ -180,7 +180,7 @@ def test_rows_near_in_space_are_near_in_memory():
     domain, _ = built(atoms, 5.0)
     x = domain.positions[:, : domain.n_owned]
     step = (x[:, 1:] - x[:, :-1]).norm(dim=0).median()
-    assert step < 5  # 34 Å in file order
+    assert step < 8  # 39 Å in file order
 
 
 # Bins
@@ -211,9 +211,9 @@ def test_atoms_of_one_bin_are_ordered_by_id():
 
 def test_a_crowded_row_makes_the_matrix_wider_once_and_loses_nothing():  # A-20
     rng = np.random.default_rng(6)
-    direction = rng.normal(size=(500, 3))
-    ball = 12 * direction / np.linalg.norm(direction, axis=1)[:, None] * rng.uniform(size=(500, 1)) ** (1 / 3)
-    domain, state = built(Atoms("Ar500", positions=ball + 30, cell=[60] * 3, pbc=True), 8.5, 0.5)
+    direction = rng.normal(size=(300, 3))
+    ball = 10 * direction / np.linalg.norm(direction, axis=1)[:, None] * rng.uniform(size=(300, 1)) ** (1 / 3)
+    domain, state = built(Atoms("Ar300", positions=ball + 30, cell=[60] * 3, pbc=True), 8.5, 0.5)
     assert domain.list_growths == 1
     assert_exact(domain, state)
     domain.rebuild(state)
@@ -296,8 +296,9 @@ def test_a_rebuild_in_time_is_not_dangerous():
     domain = Domain(Comm(), 5.0, 0.5, check_every=5)
     domain.follow(state)
     for step in range(10):
-        state.positions[0, 0] += 0.1 if step % 5 == 4 else 0.03
+        state.positions[0, 0] += 0.15 if step % 5 == 4 else 0.03
         domain.follow(state)
+    assert domain.counts.rebuilds == 3
     assert domain.counts.dangerous_builds == 0
 
 

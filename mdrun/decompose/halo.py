@@ -40,11 +40,16 @@ class HaloPlan:
         return sum(self.recv_sizes)
 
 
-def tight_box(frac: np.ndarray) -> np.ndarray:
-    """(3, 2) bounds of the points; an inverted infinite box, near nothing, where there are none."""
-    if not len(frac):
-        return np.array([[np.inf, -np.inf]] * 3)
-    return np.stack([frac.min(axis=0), frac.max(axis=0)], axis=1)
+@njit(cache=True)
+def tight_box(frac):
+    """(3, 2) bounds of (n, 3) points; an inverted infinite box, near nothing, where there are none."""
+    box = np.empty((3, 2))
+    box[:, 0], box[:, 1] = np.inf, -np.inf
+    for i in range(len(frac)):
+        for d in range(3):
+            box[d, 0] = min(box[d, 0], frac[i, d])
+            box[d, 1] = max(box[d, 1], frac[i, d])
+    return box
 
 
 def plan_halo(

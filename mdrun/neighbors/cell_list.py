@@ -125,7 +125,7 @@ def _fill(sorted_x, order, starts, dims, stencil, reach2, matrix, counts, n_chun
 
 @njit(cache=True)
 def _owns_any(order, first, last, n_owned):
-    for k in range(first, last):
+    for k in range(first, last):  # noqa: SIM110 - Numba compiles loops, not generators
         if order[k] < n_owned:
             return True
     return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+FEW = 32
 BINS_PER_ATOM = 4  # memory follows the atoms, not the vacuum between them
 
 
@@ -70,7 +71,14 @@ def order_by_bin_and_id(positions, ids, origin, inverse_edge, dims):
     order, starts = sort_by_bin(positions, origin, inverse_edge, dims)
     rows = order.astype(np.int64)
     for b in range(len(starts) - 1):
-        if starts[b + 1] - starts[b] > 1:
-            members = rows[starts[b] : starts[b + 1]].copy()
-            rows[starts[b] : starts[b + 1]] = members[np.argsort(ids[members])]
+        members = rows[starts[b] : starts[b + 1]]
+        if len(members) > FEW:
+            members[:] = members[np.argsort(ids[members])]
+            continue
+        for k in range(1, len(members)):  # insertion sort: the bins of a liquid hold two or three atoms
+            row, place = members[k], k
+            while place > 0 and ids[members[place - 1]] > ids[row]:
+                members[place] = members[place - 1]
+                place -= 1
+            members[place] = row
     return rows
