@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -58,6 +59,12 @@ class Comm:
     def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
         """Rows sorted by receiver go out, rows sorted by sender come back: (sum(recv_sizes), *rows.shape[1:])."""
         return rows
+
+    def exchange_and_agree(
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool
+    ) -> tuple[Tensor, bool]:
+        """``exchange``, and whether any rank had the wish: the answer rides on the rows, for no collective more."""
+        return rows, wish
 
     def gather(self, rows: Tensor) -> Tensor | None:
         """All ranks' rows one after another on rank 0; None elsewhere."""
@@ -145,6 +152,18 @@ class ProcessComm(Comm):
         return out
 
     @timed("communication")
+    def exchange_and_agree(
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool
+    ) -> tuple[Tensor, bool]:
+        send_body, send_head = _letter_layout(tuple(send_sizes))
+        recv_body, recv_head = _letter_layout(tuple(recv_sizes))
+        letters = rows.new_empty((len(rows) + self.size, *rows.shape[1:]))
+        letters[send_body] = rows
+        letters[send_head] = float(wish)
+        arrived = self.exchange(letters, [n + 1 for n in send_sizes], [n + 1 for n in recv_sizes])
+        return arrived[recv_body], bool(arrived[recv_head].any())
+
+    @timed("communication")
     def gather(self, rows: Tensor) -> Tensor | None:
         sizes = self.all_gather(torch.tensor(len(rows))).tolist()
         send = [len(rows) if r == 0 else 0 for r in range(self.size)]
@@ -201,6 +220,16 @@ class ProcessComm(Comm):
         if self._dist.is_initialized():
             self._call(self._dist.barrier)
             self._dist.destroy_process_group()
+
+
+@lru_cache(maxsize=8)
+def _letter_layout(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Where the rows and where the one heading row of each letter lie when ``sizes`` rows go to or come from ranks."""
+    counts = torch.tensor(sizes)
+    ranks = torch.arange(len(sizes))
+    head = torch.cumsum(counts + 1, 0) - counts - 1
+    body = torch.arange(int(counts.sum())) + torch.repeat_interleave(ranks + 1, counts)
+    return body, head
 
 
 def open_comm(timeout_s: float = 600.0) -> Comm:

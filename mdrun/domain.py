@@ -86,7 +86,7 @@ class Domain:
     def __post_init__(self) -> None:
         self._list = NeighborList()
         self._steps_since_check = 0
-        self._worst_used = 0.0  # how far past its safe reach the list was when forces were last computed with it
+        self._was_outrun = False  # forces were computed while an atom here was beyond the list's safe reach
         self.plan: HaloPlan | None = None
 
     @property
@@ -129,18 +129,15 @@ class Domain:
             state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), self._strain.numpy(), self._x
         )
         self._steps_since_check += 1
-        if self._steps_since_check >= self.check_every:
+        looks = self._steps_since_check >= self.check_every
+        if looks:
             self._steps_since_check = 0
             self._refuse_leaps(state, moved2)
-            moved = float(self.comm.all_max(torch.tensor(moved2, dtype=torch.float64))) ** 0.5
-            if moved > self._safe_displacement:
-                if self._worst_used > 0:
-                    self.counts.dangerous_builds += 1
-                self.rebuild(state)
-                return
-        if self.check_every > 1:
-            self._worst_used = max(self._worst_used, moved2**0.5 - self._safe_displacement)
-        self._refresh_ghosts(state.cell)
+        elif moved2**0.5 > self._safe_displacement:
+            self._was_outrun = True
+        if self._refresh_ghosts(state.cell, wants_rebuild=looks and moved2**0.5 > self._safe_displacement):
+            self.counts.dangerous_builds += self._was_outrun
+            self.rebuild(state)
 
     def _learn_strain(self, state: State) -> None:
         """The cell's strain since the rebuild, and how far atoms may move beside it before a pair comes near unlisted.
@@ -189,7 +186,7 @@ class Domain:
         self._refresh_ghosts(state.cell)
         self._list.build(self.positions, self.n_owned, self.ghost_width)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
-        self._worst_used = 0.0
+        self._was_outrun = False
         self._steps_since_check = 0
 
     def _is_uneven(self) -> bool:
@@ -238,11 +235,16 @@ class Domain:
         self.positions = torch.from_numpy(self._x)
         self._then = state.positions.numpy().copy()
 
-    def _refresh_ghosts(self, cell: Tensor) -> None:
-        assert self.plan is not None
-        rows = _images(self._x, self.plan.send_indices.numpy(), self.plan.send_shifts.numpy(), cell.numpy())
-        ghosts = self.comm.exchange(torch.from_numpy(rows), self.plan.send_sizes, self.plan.recv_sizes)
+    def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool = False) -> bool:
+        """Send images to where they are mirrored; whether any rank wants to rebuild."""
+        plan = self.plan
+        assert plan is not None
+        rows = _images(self._x, plan.send_indices.numpy(), plan.send_shifts.numpy(), cell.numpy())
+        ghosts, rebuild = self.comm.exchange_and_agree(
+            torch.from_numpy(rows), plan.send_sizes, plan.recv_sizes, wants_rebuild
+        )
         self._x[:, self.n_owned :] = ghosts.numpy().T
+        return rebuild
 
 
 @njit(parallel=True, cache=True)

@@ -27,7 +27,11 @@ def refresh_neighbors(x: Tensor) -> Tensor:
 
 
 def scatter_to_owners(x: Tensor) -> Tensor:
-    """Sum the partial values in ghost rows into their owners, then refresh: (n_padded, ...) to (n_padded, ...)."""
+    """Sum the partial values in ghost rows into their owners, then refresh: (n_padded, ...) to (n_padded, ...).
+
+    Raises:
+        ValueError: another number of rows.
+    """
     context = current_dd_context()
     return x if context.policy is None else context.policy.scatter(x, context)
 
@@ -42,6 +46,9 @@ def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:
 
     Returns:
         (n, ...), the same on every rank.
+
+    Raises:
+        ValueError: another number of rows.
     """
     context = current_dd_context()
     if context.policy is None:

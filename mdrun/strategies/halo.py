@@ -32,7 +32,13 @@ class HaloPolicy:
         return refresh(fold(x, meta, self.comm), meta, self.comm)
 
     def system_sum(self, values: Tensor, index: Tensor, n: int, context: DistributedContext) -> Tensor:
-        owned = _meta(context).n_owned
+        meta = _meta(context)
+        owned = meta.n_owned
+        if len(values) not in (owned, meta.n_padded) or len(index) != len(values):
+            raise ValueError(
+                f"system_sum takes {owned} owned or {meta.n_padded} padded rows of values and as many indices, "
+                f"not {len(values)} and {len(index)}"
+            )
         local = values.new_zeros((n, *values.shape[1:])).index_add(0, index[:owned], values[:owned])
         return _SumOverRanks.apply(local, self.comm)
 

@@ -1,0 +1,41 @@
+"""What the ranks compute, by name: each job is called on every rank and returns arrays; rank 0's are kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from mdrun.comm import Comm
+from tests.ranks.jobs import dynamics, halo, rebuilds, statics, users, verbs
+
+Job = Callable[[Comm], dict[str, np.ndarray]]
+
+
+def fail_on_the_last_rank(comm: Comm) -> dict[str, np.ndarray]:
+    if comm.rank == comm.size - 1:
+        raise RuntimeError("this rank was told to fail")
+    comm.broadcast(None)  # from rank 0, which then waits below
+    time.sleep(600)
+    return {}
+
+
+def sleep(comm: Comm) -> dict[str, np.ndarray]:
+    time.sleep(600)
+    return {}
+
+
+JOBS: dict[str, Job] = {
+    "statics": statics.compute,
+    "dynamics": dynamics.compute,
+    "casebook": dynamics.compute_casebook,
+    "langevin": dynamics.compute_noise,
+    "verbs": verbs.compute,
+    "users": users.compute,
+    "halo": halo.compute,
+    "rebuilds": rebuilds.compute,
+    "fail": fail_on_the_last_rank,
+    "sleep": sleep,
+}
+EVERYTHING = ",".join(name for name in JOBS if name not in ("fail", "sleep"))

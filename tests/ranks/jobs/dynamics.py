@@ -1,0 +1,70 @@
+"""A hundred steps of every moving system; the casebook's trajectories; the thermostat's noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from mdrun import units
+from mdrun.comm import Comm
+from mdrun.integrate.base import Integrator
+from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from tests.ranks.cases import MOVING, Moving, argon, in_box, moving
+from tests.systems import by_id, pfcc, simulate
+
+N_STEPS = 100
+SKIN = 0.3  # small, so that lists are rebuilt and atoms migrate within a hundred steps
+SEEDS = (1, 1, 2)
+
+
+def integrators(system: Moving) -> dict[str, Integrator]:
+    timestep = system.timestep_fs * units.FS
+    return {
+        "nve": VelocityVerlet(timestep),
+        "langevin": Langevin(timestep, system.temperature_K, friction=5.0 / units.PS, seed=11),
+    }
+
+
+def compute(comm: Comm) -> dict[str, np.ndarray]:
+    found = {}
+    for name, system in MOVING.items():
+        for ensemble, integrator in integrators(system).items():
+            atoms = system.atoms()
+            run = simulate(atoms, system.model(atoms), integrator, N_STEPS, comm=comm, skin=SKIN)
+            counts = run.sim.domain.counts
+            found[f"{name}/{ensemble}/positions"] = run.positions
+            found[f"{name}/{ensemble}/energies"] = run.total_energies
+            tally = comm.all_sum(torch.tensor([counts.rebuilds, counts.migrations, counts.owned_least == 0]))
+            found[f"{name}/{ensemble}/tally"] = tally.numpy()
+    return found
+
+
+def border_crossing() -> np.ndarray:
+    """A-24: an atom passes x = 20, where two ranks meet, at 0.1 Å/fs."""
+    atoms = in_box([(19.9, 10, 10), (24.5, 10, 10)], [40, 20, 20])
+    atoms.set_momenta([[40.669, 0, 0], [0, 0, 0]])
+    return atoms
+
+
+def compute_casebook(comm: Comm) -> dict[str, np.ndarray]:
+    found = {}
+    fs = VelocityVerlet(units.FS)
+    for name, atoms, n_steps, watch in (("A-22", pfcc(4, 4, 4), 500, 10), ("A-24", border_crossing(), 20, 1)):
+        run = simulate(atoms, argon(atoms, shift=name == "A-22"), fs, n_steps, watch, comm, skin=1.0)
+        found[f"{name}/potential"] = np.array([t.potential_eV for t in run.thermo])
+        found[f"{name}/kinetic"] = run.kinetic_energies
+        found[f"{name}/positions"] = run.positions
+    return found
+
+
+def compute_noise(comm: Comm) -> dict[str, np.ndarray]:
+    """A-31: two atoms that never meet, at rest at first."""
+    found = {}
+    for number, seed in enumerate(SEEDS):
+        atoms = moving(in_box([(5, 10, 10), (25, 10, 10)], [40, 20, 20]), (0, 0, 0))
+        run = simulate(atoms, argon(atoms), Langevin(units.FS, 300.0, 10.0 / units.PS, seed), 100, comm=comm)
+        state = run.sim.state
+        owners = by_id(state, torch.full((state.n_owned, 3), comm.rank, dtype=torch.float64), comm)
+        found[f"{number}/positions"] = run.positions
+        found[f"{number}/owners"] = np.empty(0) if owners is None else owners[:, 0]
+    return found
