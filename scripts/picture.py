@@ -26,7 +26,14 @@ def main() -> None:
     comm = open_comm()
     with tempfile.TemporaryDirectory() as scratch:
         out = comm.broadcast(os.path.join(scratch, "argon.run"))
-        flags = {"structure": STRUCTURE, "init_temperature": 80.0, "timestep": 2.0, "steps": 2000, "seed": 1, "out": out}
+        flags = {
+            "structure": STRUCTURE,
+            "init_temperature": 80.0,
+            "timestep": 2.0,
+            "steps": 2000,
+            "seed": 1,
+            "out": out,
+        }
         reporter = Reporter(comm.rank, console)
         Job(make_settings({}, flags), comm, reporter).execute()
         comm.close()

@@ -142,7 +142,7 @@ def cases() -> list[dict]:
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["file"])
 def test_reference_files_are_met(case, tmp_path):
-    """LAMMPS's numbers, to the tolerances that the positions' eight decimals allow."""
+    """LAMMPS's numbers, to 1e-9 or to what the positions' eight decimals allow (1.2e-9 for the triclinic file)."""
     atoms = read(REFERENCE / case["file"])
     model, species = case["model"], case["model"].get("species", {"Ar": (None, None)})
     text = f"cutoff = {model['cutoff_A']}\nshift = {str(model['shift']).lower()}\n"
@@ -151,7 +151,8 @@ def test_reference_files_are_met(case, tmp_path):
         text += f"[species.{symbol}]\nepsilon = {epsilon}\nsigma = {sigma}\n"
     (tmp_path / "table.toml").write_text(text)
     result = evaluate(atoms, load_model(f"lj:{tmp_path / 'table.toml'}", species_of(atoms)))
-    assert result.energy == pytest.approx(case["energy_eV"], rel=1e-9)
+    rounding = 1e-8 / 12**0.5 * np.linalg.norm(result.forces)  # eV, rms
+    assert result.energy == pytest.approx(case["energy_eV"], rel=1e-9, abs=4 * rounding)
     np.testing.assert_allclose(result.forces, atoms.get_forces(), rtol=0, atol=1e-7)
     np.testing.assert_allclose(result.stress, atoms.get_stress(voigt=False), rtol=0, atol=1e-8)
 

@@ -21,17 +21,17 @@ Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
 def _load_eam(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
     if argument is None or options:
         raise InputError("eam takes a file and nothing else: eam:Cu.eam.alloy (setfl, funcfl or eam.fs).")
-    from mdrun.potentials import eam
+    from mdrun.potentials.eam import EAM
 
-    return eam.EAM.from_file(Path(argument), numbers)
+    return EAM.from_file(Path(argument), numbers)
 
 
 def _load_emt(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
     if argument is not None or options:
         raise InputError("emt takes no options.")
-    from mdrun.potentials import emt
+    from mdrun.potentials.emt import EMT
 
-    return emt.EMT.for_species(numbers)
+    return EMT.for_species(numbers)
 
 
 LOADERS: dict[str, Loader] = {"lj": lennard_jones.load, "eam": _load_eam, "emt": _load_emt}

@@ -1,0 +1,78 @@
+"""mdrun beside its peers on one core, in turn, in one run; prints a table and writes it as Markdown.
+
+    bash scripts/bench_peers.sh DIR
+    python scripts/bench.py DIR [--repeats 5] [--only TEXT] [--out docs/bench.md]
+
+Only ratios within one run mean something: absolute figures move with whatever else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from bench_systems import Runner, System, systems
+
+
+def measure(system: System, repeats: int) -> dict[str, list[float]]:
+    """Million atom-steps a second of everybody, A B A B; the first round warms caches and does not count."""
+    runners: dict[str, Runner] = {**system.mdrun, **system.peers}
+    rates: dict[str, list[float]] = {name: [] for name in runners}
+    for turn in range(repeats + 1):
+        for name, seconds in runners.items():
+            rate = system.n_atoms * system.n_steps / seconds(system.n_steps) / 1e6
+            if turn > 0:
+                rates[name].append(rate)
+            print(f"  {system.name}: {name}: {rate:.3f} Matom-steps/s{'' if turn else ' (warm-up)'}", file=sys.stderr)
+    return rates
+
+
+def rows(system: System, rates: dict[str, list[float]]) -> list[str]:
+    """Markdown rows: who, median, spread, and how many times slower than the first of mdrun's rows."""
+    own = statistics.median(next(iter(rates.values())))
+    lines = []
+    for name, values in rates.items():
+        median = statistics.median(values)
+        spread = (max(values) - min(values)) / median
+        ratio = "" if name in system.mdrun else f"{own / median:.2f}"
+        lines.append(f"| {system.name} | {name} | {median:.3f} | {spread:.0%} | {ratio} |")
+    return lines
+
+
+def machine() -> str:
+    """The processor's name, where the system tells it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peers", type=Path)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", help="systems whose name contains this text")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    lines = [
+        f"One core of {machine()}, {options.repeats} rounds in turn.",
+        "",
+        "| system | program | million atom-steps/s | spread | mdrun is faster by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        for system in systems(Path(sys.executable), options.peers.resolve(), Path(scratch)):
+            if options.only in system.name:
+                lines += rows(system, measure(system, options.repeats))
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
