@@ -14,7 +14,8 @@ from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+
+from mdrun.decompose.halo import HaloMeta
 
 
 @dataclass
@@ -25,25 +26,6 @@ class HaloConfig:
     ghost_width: float
     process_group: Any
     rank: int
-
-
-@dataclass
-class HaloMeta:
-    """What the last halo exchange produced.
-
-    Attributes:
-        n_owned: rows that this rank integrates; they come first.
-        n_padded: owned and ghost rows.
-        send_indices: (sum(send_sizes),) owned rows that other ranks, or this one's own images, mirror.
-        send_sizes: rows sent to each rank.
-        recv_sizes: rows received from each rank, in rank order: ghost rows are sorted by owner.
-    """
-
-    n_owned: int
-    n_padded: int
-    send_indices: Tensor
-    send_sizes: list[int]
-    recv_sizes: list[int]
 
 
 @dataclass

@@ -7,6 +7,7 @@ EXIT_FAULT = 1
 EXIT_INPUT = 2
 EXIT_UNPHYSICAL = 3
 EXIT_STOPPED = 75
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
 class MdrunError(Exception):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
 
 from mdrun import __version__
 from mdrun.cli.simulate import simulate
+from mdrun.launch import launch_environment
 
 app = typer.Typer(
     name="mdrun",
@@ -35,4 +37,11 @@ def options(
 
 def main() -> None:
     """Entry point of ``mdrun`` and ``python -m mdrun``."""
-    sys.exit(app())
+    if launch_environment(os.environ).get("RANK", "0") == "0":
+        sys.exit(app())
+    try:
+        sys.exit(app(standalone_mode=False))
+    except Exception as mistake:  # in the options, where every rank meets the same one: rank 0 tells of it
+        if not hasattr(mistake, "exit_code"):
+            raise
+        sys.exit(mistake.exit_code)

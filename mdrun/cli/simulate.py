@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import typer
 
+from mdrun.errors import InputError
 from mdrun.run.settings import Settings, make_settings, read_config
 
 RUN, OUTPUT, SYSTEM = "Dynamics", "Output", "Structure and model"
@@ -112,8 +113,10 @@ def _run(given: dict, config: Path | None, debug: bool) -> int:
             given[name] = os.fspath(given[name])
     comm, job, reporter = Comm(), None, None
     try:
-        comm = open_comm(given.get("comm_timeout", Settings.comm_timeout))
-        settings = make_settings(read_config(config) if config else {}, given)
+        settings = _settings_or_mistake(given, config)
+        comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
+        if isinstance(settings, InputError):  # told once the ranks have met, by one of them
+            raise settings
         reporter = Reporter(comm.rank)
         job = Job(settings, comm, reporter)
         job.execute()
@@ -123,6 +126,13 @@ def _run(given: dict, config: Path | None, debug: bool) -> int:
             reporter.stop()
         return end_with_error(error, comm, job.failed if job is not None else _nothing_to_write, debug)
     return 0
+
+
+def _settings_or_mistake(given: dict, config: Path | None) -> Settings | InputError:
+    try:
+        return make_settings(read_config(config) if config else {}, given)
+    except InputError as mistake:
+        return mistake
 
 
 def _nothing_to_write(reason: str, exit_code: int) -> None:

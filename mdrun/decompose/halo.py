@@ -15,7 +15,6 @@ from numba import njit
 from torch import Tensor
 
 from mdrun.comm import Comm
-from mdrun.context import HaloMeta
 
 ROUNDING = 1e-10  # fractional: an image exactly at the ghost width is not lost to the last bit
 
@@ -38,6 +37,25 @@ class HaloPlan:
     @property
     def n_ghosts(self) -> int:
         return sum(self.recv_sizes)
+
+
+@dataclass
+class HaloMeta:
+    """What the last halo exchange produced.
+
+    Attributes:
+        n_owned: rows that this rank integrates; they come first.
+        n_padded: owned and ghost rows.
+        send_indices: (sum(send_sizes),) owned rows that other ranks, or this one's own images, mirror.
+        send_sizes: rows sent to each rank.
+        recv_sizes: rows received from each rank, in rank order: ghost rows are sorted by owner.
+    """
+
+    n_owned: int
+    n_padded: int
+    send_indices: Tensor
+    send_sizes: list[int]
+    recv_sizes: list[int]
 
 
 @njit(cache=True)

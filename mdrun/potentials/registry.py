@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ def _load_emt(argument: str | None, options: dict[str, str], numbers: tuple[int,
 
 LOADERS: dict[str, Loader] = {"lj": lennard_jones.load, "eam": _load_eam, "emt": _load_emt}
 
+SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
 
 
@@ -84,12 +86,31 @@ def load_model(spec: str, numbers: tuple[int, ...]) -> ForceModel:
         InputError: the name, an option or a file is wrong.
         UnknownSpecies: the model lacks a species.
     """
-    terms = [_load_term(term.strip(), numbers) for term in re.split(r"\s\+\s", spec)]
+    terms = [_load_term(term, numbers) for term in _terms(spec)]
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 
+def with_absolute_paths(spec: str) -> str:
+    """The same models, from whatever directory they are loaded."""
+    return " + ".join(_with_absolute_path(term) for term in _terms(spec))
+
+
+def _with_absolute_path(term: str) -> str:
+    script = SCRIPT.fullmatch(term)
+    name, colon, rest = ("", "", term) if script else term.partition(":")
+    file = script.group(1) if script else rest.partition(",")[0]
+    absolute = os.path.abspath(file)
+    if not file or "=" in file or re.search(r"[,=]|\s\+\s", absolute):  # no file, or a name that would not come back
+        return term
+    return f"{name}{colon}{absolute}{rest[len(file) :]}"
+
+
+def _terms(spec: str) -> list[str]:
+    return [term.strip() for term in re.split(r"\s\+\s", spec)]
+
+
 def _load_term(spec: str, numbers: tuple[int, ...]) -> ForceModel:
-    script = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?", spec)
+    script = SCRIPT.fullmatch(spec)
     if script:
         return _load_script(Path(script.group(1)), script.group(2), _options(spec, script.group(3)), numbers)
     name, _, rest = spec.partition(":")

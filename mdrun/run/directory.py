@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ class RunDirectory:
             raise InputError(f"--out {path} is a file; it must be a directory that does not exist yet.")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path, os.O_RDONLY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = os.open(path, os.O_RDONLY)
+            weakref.finalize(self, os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"another run is writing to {path} now. Choose another --out.") from error
         except OSError as error:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from mdrun.comm import Comm
-from mdrun.errors import EXIT_FAULT, InputError, MdrunError, PeerError
+from mdrun.errors import EXIT_FAULT, EXIT_INTERRUPTED, InputError, MdrunError, PeerError
 
 
 def end_with_error(
@@ -40,13 +40,21 @@ def _verdict(error: BaseException, comm: Comm) -> tuple[str, int, bool]:
         posted = comm.posted_error()
         if posted is not None:
             return (*posted, False)
-    message, code = _in_words(error), getattr(error, "exit_code", EXIT_FAULT)
+    message, code = _in_words(error), _exit_code(error)
     if comm.size > 1 and not isinstance(error, InputError | PeerError) and f"rank {comm.rank}" not in message:
         message = f"rank {comm.rank}: {message}"
     return message, code, comm.post_error(message, code)
 
 
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    return getattr(error, "exit_code", EXIT_FAULT)
+
+
 def _in_words(error: BaseException) -> str:
     if isinstance(error, MdrunError):
         return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted."
     return f"{type(error).__name__}: {error}. This is a fault of mdrun or of a model; --debug shows where."

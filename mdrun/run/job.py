@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from mdrun import __version__
 from mdrun.clock import CLOCK
 from mdrun.comm import Comm
-from mdrun.potentials.registry import load_model
+from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all
@@ -80,7 +80,8 @@ class Job:
             settings = shared.settings
             inputs = [Path(settings.structure)]
             self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
-            write_config(settings, self.directory.path / CONFIG)
+            kept = replace(settings, model=with_absolute_paths(shared.model))
+            write_config(kept, self.directory.path / CONFIG)
         shared = comm.broadcast(shared)
         state = state or empty_state(shared)
         self.n_atoms = shared.n_atoms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 import types
 import typing
@@ -14,6 +15,7 @@ from mdrun.errors import InputError
 
 ENSEMBLES = ("nve", "nvt")
 THERMOSTATS = ("langevin",)
+INFINITY = float("inf")
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,15 @@ class Settings:
             self.thermostat,
             "one of " + ", ".join(THERMOSTATS),
         )
-        _refuse(not self.timestep > 0, "timestep", self.timestep, "a time in fs above 0")
+        _refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")
+        _refuse(self.time is not None and not 0 <= self.time < INFINITY, "time", self.time, "a time in ps not below 0")
         _refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
-        _refuse(not self.skin >= 0, "skin", self.skin, "a length in Å not below 0")
+        _refuse(not 0 <= self.skin < INFINITY, "skin", self.skin, "a length in Å not below 0")
         _refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
         for name in ("log_every", "trajectory_every", "checkpoint_every"):
             every = getattr(self, name)
             _refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
-        _refuse(not self.comm_timeout > 0, "comm-timeout", self.comm_timeout, "a time in s above 0")
+        _refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
         _refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
         _refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
         _refuse(
@@ -86,9 +89,9 @@ class Settings:
         )
         for name in ("temperature", "init_temperature"):
             value = getattr(self, name)
-            bad = value is not None and not 0 <= value < float("inf")
+            bad = value is not None and not 0 <= value < INFINITY
             _refuse(bad, name.replace("_", "-"), value, "a temperature in K not below 0")
-        _refuse(not 0 <= self.friction < float("inf"), "friction", self.friction, "a rate in 1/ps not below 0")
+        _refuse(not 0 <= self.friction < INFINITY, "friction", self.friction, "a rate in 1/ps not below 0")
         if self.ensemble == "nvt" and self.temperature is None:
             raise InputError("--ensemble nvt needs --temperature (K).")
         if self.ensemble == "nve" and self.temperature is not None:
@@ -112,7 +115,7 @@ def read_config(path: Path) -> dict[str, Any]:
         InputError: the file can't be read, a key is unknown, a value is of the wrong type.
     """
     try:
-        raw = tomllib.loads(path.read_text())
+        raw = tomllib.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
         raise InputError(f"the configuration {path} can't be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -161,9 +164,16 @@ def make_settings(config: Mapping[str, Any], flags: Mapping[str, Any]) -> Settin
 
 
 def write_config(settings: Settings, path: Path) -> None:
-    """The effective configuration: ``mdrun simulate --config`` of it repeats the run."""
+    """The effective configuration: ``mdrun simulate --config`` of it repeats the run, from whatever directory.
+
+    The leave to overwrite was given for one run, and is not kept.
+    """
     import tomli_w
 
     values = {name: value for name, value in asdict(settings).items() if value is not None}
+    del values["overwrite"]
     values["replicate"] = list(settings.replicate)
-    path.write_text(tomli_w.dumps(values))
+    values["structure"] = os.path.abspath(settings.structure)
+    values["out"] = os.path.abspath(settings.directory)
+    # Names that the locale can't decode keep their bytes.
+    path.write_text(tomli_w.dumps(values), encoding="utf-8", errors="surrogateescape")

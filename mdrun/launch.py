@@ -1,0 +1,34 @@
+"""Who started this process, and as which of how many: torchrun's variables, or srun's. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+
+def launch_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """torchrun's variables, taken over from srun's where torchrun did not start us.
+
+    A batch script's own environment names its tasks too: only variables of a *step* mean that srun started us.
+    """
+    if "WORLD_SIZE" in env and "RANK" in env:
+        names = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        return {name: env[name] for name in names if name in env}
+    if int(env.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in env:
+        job = int(env.get("SLURM_JOB_ID", "0"))
+        per_node = re.match(r"\d+", env.get("SLURM_STEP_TASKS_PER_NODE", "1"))
+        return {
+            "WORLD_SIZE": env["SLURM_STEP_NUM_TASKS"],
+            "RANK": env["SLURM_PROCID"],
+            "LOCAL_RANK": env.get("SLURM_LOCALID", "0"),
+            "LOCAL_WORLD_SIZE": per_node.group() if per_node else "1",
+            "MASTER_ADDR": env.get("MASTER_ADDR", first_host(env.get("SLURM_STEP_NODELIST", "localhost"))),
+            "MASTER_PORT": env.get("MASTER_PORT", str(20000 + job % 20000)),
+        }
+    return {}
+
+
+def first_host(nodelist: str) -> str:
+    """``node[07-09,12],gpu3`` → ``node07``."""
+    match = re.match(r"([^\[,]+)(?:\[([^\],-]+))?", nodelist)
+    return "localhost" if match is None else match.group(1) + (match.group(2) or "")
