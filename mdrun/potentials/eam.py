@@ -113,8 +113,9 @@ def hermite(values: np.ndarray) -> np.ndarray:
 
 @njit(inline="always")
 def _interval(x, n):
-    """Interval and place in it, in [0, 1], of a coordinate in units of the grid."""
-    m = min(int(x), n - 2)
+    """Interval and place in it of a coordinate in units of the grid, as LAMMPS has it: below the grid the first cubic
+    goes on, above it the last value holds. A NaN, whatever integer it becomes, stays within the table."""
+    m = max(min(int(x), n - 2), 0)
     return m, min(x - m, 1.0)
 
 
@@ -136,7 +137,7 @@ def _embed(x, types, neighbors, n_neighbors, density, per_r, embedding, per_rho,
                 m, p = _interval(np.sqrt(r2) * per_r, n_r)
                 c = mine[types[j], m]
                 rho += ((c[0] * p + c[1]) * p + c[2]) * p + c[3]
-        m, p = _interval(max(rho, 0.0) * per_rho, n_rho)
+        m, p = _interval(rho * per_rho, n_rho)
         c = embedding[types[i], m]
         slope[i] = ((3.0 * c[0] * p + 2.0 * c[1]) * p + c[2]) * per_rho
         energy += ((c[0] * p + c[1]) * p + c[2]) * p + c[3]

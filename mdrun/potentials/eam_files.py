@@ -7,6 +7,7 @@ The formats are described in the documentation of LAMMPS's ``pair_style eam``.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +52,7 @@ class _Lines:
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise InputError(f"the EAM file {path} is larger than {MOST_BYTES // 1024**2} MiB: no potential is.")
-            self.lines = path.read_text(errors="replace").splitlines()
+            self.lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError as error:
             raise InputError(f"the EAM file {path} can't be read: {error.strerror}.") from error
         self.number = 0
@@ -61,26 +62,55 @@ class _Lines:
             f"{self.path}, line {self.number}: {what}. Is it a funcfl, setfl (eam.alloy) or eam.fs file, and whole?"
         )
 
+    def skip(self, count: int) -> None:
+        """Pass over lines that may hold anything."""
+        for _ in range(count):
+            self._advance()
+
     def next(self) -> list[str]:
+        """Words of the next line that has any; # starts a remark."""
+        words: list[str] = []
+        while not words:
+            words = self._advance().split("#")[0].split()
+        return words
+
+    def _advance(self) -> str:
         if self.number >= len(self.lines):
             raise self.fail("the file ends too early")
         self.number += 1
-        return self.lines[self.number - 1].split()
+        return self.lines[self.number - 1]
 
     def numbers(self, count: int) -> np.ndarray:
         """The next ``count`` numbers, over as many lines as they take."""
-        words: list[str] = []
-        while len(words) < count:
-            words += self.next()
-        if len(words) > count:
-            raise self.fail(f"{len(words)} numbers where {count} end a block")
+        values: list[float] = []
+        while len(values) < count:
+            words = self.next()
+            try:
+                values += [_real(word) for word in words]
+            except ValueError as error:
+                raise self.fail("a finite number was expected") from error
+        if len(values) > count:
+            raise self.fail(f"{len(values)} numbers where {count} end a block")
+        return np.array(values)
+
+    def element(self) -> str:
+        """The symbol on a line of atomic number, mass, lattice constant, lattice."""
+        from ase.data import chemical_symbols
+
+        words = self.next()
         try:
-            values = np.array(words, dtype=np.float64)
-        except ValueError as error:
-            raise self.fail(f"a number was expected ({error})") from error
-        if not np.isfinite(values).all():
-            raise self.fail("a number in the block that ends here is not finite")
-        return values
+            number, _ = int(words[0]), _real(words[1])
+        except (ValueError, IndexError) as error:
+            raise self.fail("a line of atomic number, mass, lattice constant, lattice was expected") from error
+        return chemical_symbols[number] if 0 < number < len(chemical_symbols) else ""
+
+    def end(self) -> None:
+        """Refuse numbers after the last function: they are another format's (ADP has more functions, eam.fs more
+        densities), and what was read would be a wrong potential."""
+        while self.number < len(self.lines):
+            words = self._advance().split()
+            if words and _is_number(words[0]):
+                raise self.fail("numbers follow what should be the last function; an eam.fs file must be named so")
 
     def numbers_of_blocks(self, *counts: int) -> list[np.ndarray]:
         """Blocks that follow each other; a line may hold the end of one and the start of the next."""
@@ -99,13 +129,27 @@ class _Lines:
             if not 6 <= n <= MOST_POINTS:
                 raise self.fail(f"{name} is {n}; it must lie between 6 and {MOST_POINTS}")
         for name, value in (("d_rho", d_rho), ("d_r", d_r), ("the cutoff", cutoff)):
-            if not 0 < value < math.inf:
+            if not value > 0:
                 raise self.fail(f"{name} is {value}; it must be positive")
+        # Files are written with the cutoff at the last point or one interval behind it.
+        if cutoff > (n_r + 0.5) * d_r:
+            raise self.fail(f"the cutoff {cutoff:g} lies behind the end of the tables, {(n_r - 1) * d_r:g} Å")
         return n_rho, d_rho, n_r, d_r, cutoff
 
 
 def _real(word: str) -> float:
-    return float(word.replace("D", "e").replace("d", "e"))  # Fortran writes 1.0D-3
+    value = float(word.replace("D", "e").replace("d", "e"))  # Fortran writes 1.0D-3
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def _is_number(word: str) -> bool:
+    try:
+        _real(word)
+    except ValueError:
+        return False
+    return True
 
 
 def read_eam(path: Path) -> EamTables:
@@ -115,6 +159,11 @@ def read_eam(path: Path) -> EamTables:
         InputError: not such a file, or a broken one.
     """
     lines = _Lines(path)
+    unit = re.search(r"\bUNITS:\s*(\w+)", lines.lines[0]) if lines.lines else None
+    if unit and unit.group(1) != "metal":
+        raise InputError(
+            f"{path}, line 1: the energies are in units {unit.group(1)!r}; eV (metal) is what mdrun reads."
+        )
     if len(lines.lines) > 2 and _is_grid(lines.lines[2]):
         return _read_funcfl(lines)
     return _read_setfl(lines, finnis_sinclair=path.suffix.lower() == ".fs")
@@ -131,30 +180,17 @@ def _is_grid(line: str) -> bool:
     return True
 
 
-def _symbol(lines: _Lines, word: str) -> str:
-    """The element of an atomic number."""
-    from ase.data import chemical_symbols
-
-    try:
-        number = int(word)
-    except ValueError as error:
-        raise lines.fail(f"an atomic number was expected, not {word!r}") from error
-    if not 0 < number < len(chemical_symbols):
-        raise lines.fail(f"{number} is no atomic number")
-    return chemical_symbols[number]
-
-
 def _read_funcfl(lines: _Lines) -> EamTables:
-    lines.next()
-    header = lines.next()
-    if not header:
-        raise lines.fail("a line of atomic number, mass, lattice constant, lattice was expected")
-    symbol = _symbol(lines, header[0])
+    lines.skip(1)
+    symbol = lines.element()
+    if not symbol:
+        raise lines.fail("the line starts with no atomic number")
     n_rho, d_rho, n_r, d_r, cutoff = lines.grid()
-    words = lines.numbers_of_blocks(n_rho, n_r, n_r)
+    blocks = lines.numbers_of_blocks(n_rho, n_r, n_r)
+    lines.end()
     # The last point of each grid goes: LAMMPS lays a grid of one interval less over the file's, and is what
     # funcfl potentials are compared with.
-    embedding, charge, density = (values[:-1] for values in words)
+    embedding, charge, density = (values[:-1] for values in blocks)
     return EamTables(
         symbols=(symbol,),
         embedding=embedding[None],
@@ -167,12 +203,14 @@ def _read_funcfl(lines: _Lines) -> EamTables:
 
 
 def _read_setfl(lines: _Lines, finnis_sinclair: bool) -> EamTables:
-    for _ in range(3):
-        lines.next()
+    lines.skip(3)
     header = lines.next()
-    if not header or not header[0].isdigit() or not 0 < int(header[0]) <= MOST_ELEMENTS:
+    try:
+        n, symbols = int(header[0]), tuple(header[1:])
+    except ValueError:
+        n = 0
+    if not 0 < n <= MOST_ELEMENTS:
         raise lines.fail("the number of elements and their names were expected")
-    n, symbols = int(header[0]), tuple(header[1:])
     if len(symbols) != n or len(set(symbols)) != n:
         raise lines.fail(f"{n} different elements were announced, and {' '.join(symbols) or 'none'} named")
     n_rho, d_rho, n_r, d_r, cutoff = lines.grid()
@@ -181,8 +219,7 @@ def _read_setfl(lines: _Lines, finnis_sinclair: bool) -> EamTables:
     embedding = np.empty((n, n_rho))
     density = np.empty((n, n, n_r))
     for a in range(n):
-        if len(lines.next()) < 2:
-            raise lines.fail("a line of atomic number, mass, lattice constant, lattice was expected")
+        lines.element()  # the structure has its own masses
         if finnis_sinclair:
             blocks = lines.numbers_of_blocks(n_rho, *[n_r] * n)
             embedding[a], density[a] = blocks[0], np.stack(blocks[1:])
@@ -192,4 +229,5 @@ def _read_setfl(lines: _Lines, finnis_sinclair: bool) -> EamTables:
     for a in range(n):
         for b in range(a + 1):
             r_phi[a, b] = r_phi[b, a] = lines.numbers(n_r)
+    lines.end()
     return EamTables(symbols, embedding, density, r_phi, d_rho, d_r, cutoff)
