@@ -11,10 +11,8 @@ from ase import Atoms
 from ase.build import bulk, fcc111
 from ase.calculators.emt import EMT as AseEMT
 from ase.cluster import Icosahedron
-from numba import njit
 
 from mdrun.errors import InputError
-from mdrun.potentials import emt
 from mdrun.potentials.emt import EMT
 from tests.systems import evaluate, species_of
 
@@ -125,14 +123,3 @@ def test_species_that_ase_does_not_know_are_named():
 def test_toy_species_are_told_in_the_name():
     assert "H, O are toy values" in EMT.for_species((1, 8, 78)).name
     assert "toy" not in EMT.for_species((29, 79)).name
-
-
-def test_powers_of_two_are_right_to_rounding():
-    @njit
-    def powers(y):
-        return np.array([emt._exp2(v) for v in y])
-
-    y = np.random.default_rng(1).uniform(-900, 900, 100_000)
-    np.testing.assert_allclose(powers(y), np.exp2(y), rtol=7e-16)
-    # exact where the exponent is whole
-    assert powers(np.array([-3.0, 0.0, 5.0])).tolist() == [0.125, 1.0, 32.0]

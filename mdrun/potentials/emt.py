@@ -18,20 +18,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import torch
 from numba import njit, prange
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
 from mdrun.domain import Domain
+from mdrun.potentials.arithmetic import LN2, exp2
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
 from mdrun.verbs import refresh_neighbors
 
 TOY_SPECIES = ("H", "C", "N", "O")  # in ASE's table "just for fun", not for any serious use
 
-LN2 = math.log(2)
 # Columns of ``pairs``; decays are per Å in powers of two: log2 g = G_START - G_DECAY r, the same for h.
 G_START, G_DECAY, H_START, H_DECAY, Q = range(5)
 # Columns of ``atoms``.
@@ -130,37 +129,6 @@ class EMT:
         return Forces(torch.from_numpy(forces), embedding + float(sums[0]), virial_tensor(sums[1:]))
 
 
-@intrinsic
-def _power_of_two(typing_context, exponent):
-    """2^exponent for an int64 within the range of normal numbers, by writing the exponent's bits."""
-
-    def write_bits(context, builder, signature, arguments):
-        (value,) = arguments
-        biased = builder.add(value, value.type(1023))
-        return builder.bitcast(builder.shl(biased, value.type(52)), context.get_value_type(signature.return_type))
-
-    return numba.float64(numba.int64), write_bits
-
-
-# Taylor series of 2^f: the first term left out is below 2e-16 for |f| ≤ 1/2.
-_C = tuple(LN2**n / math.factorial(n) for n in range(13))
-C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12 = _C[1:]
-
-
-@register_jitable(inline="always")
-def _exp2(y):
-    """2^y to rounding for |y| < 1000: arithmetic only, because a call of the library's keeps the loop scalar."""
-    whole = np.floor(y + 0.5)
-    f = y - whole
-    f2 = f * f
-    f4 = f2 * f2
-    low = (1.0 + C1 * f) + f2 * (C2 + C3 * f)
-    middle = (C4 + C5 * f) + f2 * (C6 + C7 * f)
-    high = (C8 + C9 * f) + f2 * (C10 + C11 * f) + f4 * C12
-    # by way of int32, which AVX2 can convert to as well
-    return (low + f4 * (middle + f4 * high)) * _power_of_two(np.int64(np.int32(whole)))  # type: ignore[call-arg]
-
-
 @register_jitable
 def _embedding(density, p):
     """E_c - E0 (eV), and the slope dE_c/dσ1 / n0, of an atom with Σ w g = ``density`` around it."""
@@ -190,8 +158,8 @@ def _embed(x, types, neighbors, n_neighbors, logistic, pairs, atoms, slopes):
             r2 = dx * dx + dy * dy + dz * dz
             near = r2 < end2
             r = math.sqrt(r2) if near else end  # keeps the exponents within range
-            g = _exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
-            g /= 1.0 + _exp2(steepness * (r - midpoint))
+            g = exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
+            g /= 1.0 + exp2(steepness * (r - midpoint))
             density += g if near else 0.0
         e, slopes[i] = _embedding(density, atoms[0 if types is None else types[i]])
         energy += e
@@ -216,16 +184,16 @@ def _push(x, types, neighbors, n_neighbors, logistic, pairs, slopes, forces, tot
             r2 = dx * dx + dy * dy + dz * dz
             near = r2 < end2
             r = math.sqrt(r2) if near else end
-            inverse_w = 1.0 + _exp2(steepness * (r - midpoint))
+            inverse_w = 1.0 + exp2(steepness * (r - midpoint))
             inverse = 1.0 / (r * inverse_w)  # one division for both w and 1/r
             w = r * inverse
             w_decay = steepness * (1.0 - w)
-            density = slope_i * _exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
+            density = slope_i * exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
             f = density * (w_decay + pairs[b, G_DECAY])
-            density = slopes[j] * _exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
+            density = slopes[j] * exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
             f += density * (w_decay + pairs[a, G_DECAY])
-            own = pairs[a, Q] * _exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
-            other = pairs[b, Q] * _exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
+            own = pairs[a, Q] * exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
+            other = pairs[b, Q] * exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
             f -= own * (w_decay + pairs[b, H_DECAY]) + other * (w_decay + pairs[a, H_DECAY])
             # -dE/dr / r of both atoms' energies: w / r is the inverse
             f = LN2 * inverse * f if near else 0.0

@@ -2,7 +2,8 @@
 
 A pair potential is ``formula(r2, p) -> (energy, force over r)``: ``r2`` is the squared distance, ``p`` the row of
 parameters of the two species, whose entry 0 is the squared cutoff and belongs to the loop. Force over r is
--dU/dr / r, positive where the pair repels.
+-dU/dr / r, positive where the pair repels. A formula of three arguments, ``formula(r2, p, qq)``, is given the product
+of the two charges (e²) as well; the loops of one that is not never read a charge.
 
 The full list gives each owned row all its neighbours, so no thread and no rank writes another's force.
 """
@@ -21,12 +22,13 @@ from numba import njit, prange
 from numba.extending import register_jitable
 
 from mdrun.domain import Domain
+from mdrun.potentials import arithmetic
 from mdrun.potentials.base import Forces
 
 # Sums may be reordered into vectors, but infinities and NaN keep their meaning: they must reach the forces.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-Formula = Callable[[float, np.ndarray], tuple[float, float]]
+Formula = Callable[..., tuple[float, float]]
 
 
 @dataclass
@@ -47,11 +49,16 @@ class PairPotential:
         """Å, the longest of all pairs."""
         return float(self.table[..., 0].max()) ** 0.5
 
+    @property
+    def uses_charges(self) -> bool:
+        return len(inspect.signature(self.formula).parameters) == 3
+
     def __call__(self, domain: Domain, totals: bool) -> Forces:
         forces_only, with_totals = pair_kernels(self.formula)
         forces = np.empty((domain.n_owned, 3))
+        charges = domain.charges.numpy() if self.uses_charges else None  # None compiles to a loop without them
         arguments = (
-            domain.positions.numpy(), domain.types.numpy(), domain.neighbors.numpy(),
+            domain.positions.numpy(), domain.types.numpy(), charges, domain.neighbors.numpy(),
             domain.n_neighbors.numpy(), self.table, forces,
         )  # fmt: skip
         if not totals:
@@ -75,11 +82,13 @@ def virial_tensor(six: np.ndarray) -> torch.Tensor:
 @cache
 def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
     """The two loops of a formula: forces alone, and forces with energy and virial."""
-    # Numba's cache on disk knows a formula by its name; its text makes an edited one another kernel.
-    text = hashlib.sha256(inspect.getsource(formula).encode()).hexdigest()
+    # Numba's cache on disk knows a formula by its name; its text, and that of what it may call, makes an edited one
+    # another kernel.
+    source = inspect.getsource(formula) + inspect.getsource(arithmetic)
+    text = hashlib.sha256(source.encode()).hexdigest()
 
     @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-    def forces_only(x, types, neighbors, n_neighbors, table, forces):
+    def forces_only(x, types, charges, neighbors, n_neighbors, table, forces):
         assert text
         single = table.shape[0] == 1
         for i in prange(len(forces)):
@@ -92,7 +101,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
                     j = neighbors[i, k]
                     dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
                     r2 = dx * dx + dy * dy + dz * dz
-                    _, f = formula(r2, p)
+                    _, f = formula(r2, p) if charges is None else formula(r2, p, charges[i] * charges[j])
                     f = f if r2 < p[0] else 0.0
                     fx -= f * dx
                     fy -= f * dy
@@ -103,7 +112,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
                     p = mine[types[j]]
                     dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
                     r2 = dx * dx + dy * dy + dz * dz
-                    _, f = formula(r2, p)
+                    _, f = formula(r2, p) if charges is None else formula(r2, p, charges[i] * charges[j])
                     f = f if r2 < p[0] else 0.0
                     fx -= f * dx
                     fy -= f * dy
@@ -111,7 +120,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
             forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
 
     @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-    def with_totals(x, types, neighbors, n_neighbors, table, forces):
+    def with_totals(x, types, charges, neighbors, n_neighbors, table, forces):
         assert text
         energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
         for i in prange(len(forces)):
@@ -123,7 +132,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
                 p = mine[types[j]]
                 dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
                 r2 = dx * dx + dy * dy + dz * dz
-                u, f = formula(r2, p)
+                u, f = formula(r2, p) if charges is None else formula(r2, p, charges[i] * charges[j])
                 near = r2 < p[0]
                 u = u if near else 0.0
                 f = f if near else 0.0

@@ -1,0 +1,120 @@
+"""The functions that a pair formula may call: ``exp``, ``sqrt``, ``erfc`` and ``select``.
+
+Inside Numba's loops they are arithmetic and nothing else, because one call of the mathematical library keeps a whole
+loop scalar; called from Python they are torch's for tensors and NumPy's for everything else (numbers, arrays, complex
+steps). NaN in, NaN out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import torch
+from numba.extending import intrinsic, overload, register_jitable
+
+LN2 = math.log(2)
+LOG2_E = 1 / LN2
+
+# Taylor series of 2^f: the first term left out is below 2e-16 for |f| ≤ 1/2.
+_C = tuple(LN2**n / math.factorial(n) for n in range(13))
+C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12 = _C[1:]
+
+
+def exp(x):
+    return torch.exp(x) if isinstance(x, torch.Tensor) else np.exp(x)
+
+
+def sqrt(x):
+    return torch.sqrt(x) if isinstance(x, torch.Tensor) else np.sqrt(x)
+
+
+def erfc(x):
+    """Complementary error function of x ≥ 0; in Numba's loops to 1e-15, and to 5e-14 of its value."""
+    return torch.special.erfc(x) if isinstance(x, torch.Tensor) else math.erfc(x)
+
+
+def select(condition, a, b):
+    """``a`` where ``condition`` holds, else ``b``; both are computed."""
+    if isinstance(condition, torch.Tensor):
+        return torch.where(condition, a, b)
+    return a if condition else b
+
+
+@intrinsic
+def _power_of_two(typing_context, exponent):
+    """2^exponent for an int64 within the range of normal numbers, by writing the exponent's bits."""
+
+    def write_bits(context, builder, signature, arguments):
+        (value,) = arguments
+        biased = builder.add(value, value.type(1023))
+        return builder.bitcast(builder.shl(biased, value.type(52)), context.get_value_type(signature.return_type))
+
+    return numba.float64(numba.int64), write_bits
+
+
+@register_jitable(inline="always")
+def exp2(y):
+    """2^y to rounding for |y| < 1000; beyond, anything."""
+    whole = np.floor(y + 0.5)
+    f = y - whole
+    f2 = f * f
+    f4 = f2 * f2
+    low = (1.0 + C1 * f) + f2 * (C2 + C3 * f)
+    middle = (C4 + C5 * f) + f2 * (C6 + C7 * f)
+    high = (C8 + C9 * f) + f2 * (C10 + C11 * f) + f4 * C12
+    # by way of int32, which AVX2 can convert to as well
+    return (low + f4 * (middle + f4 * high)) * _power_of_two(np.int64(np.int32(whole)))  # type: ignore[call-arg]
+
+
+@overload(exp, inline="always")
+def _exp(x):
+    def formula(x):
+        # min and max keep their first argument where it is NaN
+        return exp2(min(max(x * LOG2_E, -1021.0), 1023.0))
+
+    return formula
+
+
+@overload(sqrt, inline="always")
+def _sqrt(x):
+    return lambda x: math.sqrt(x)
+
+
+@intrinsic
+def _select_without_branch(typing_context, condition, a, b):
+    kind = typing_context.unify_types(a, b)
+
+    def choose(context, builder, signature, arguments):
+        return builder.select(*arguments)
+
+    return kind(numba.boolean, kind, kind), choose
+
+
+@overload(select, inline="always")
+def _select(condition, a, b):
+    return lambda condition, a, b: _select_without_branch(condition, a, b)  # type: ignore[call-arg]
+
+
+@overload(erfc, inline="always")
+def _erfc(x):
+    def formula(x):
+        # exp(x²) erfc(x) = t P(u), t = 3 / (3 + x), u in -1 ... 1 for x in 27 ... 0: interpolated at Chebyshev's nodes
+        t = 3.0 / (3.0 + x)
+        u = (2.0 / 0.9) * (t - 0.1) - 1.0
+        v = u * u
+        even = -1.4037348672151309e-09 + v * 2.1424420264835555e-10
+        even = 7.270990366449905e-08 + v * (-1.5394739137240617e-10 + v * even)
+        even = 7.4612680559339486e-06 + v * (-8.752808263790235e-07 + v * even)
+        even = -0.0006137141412058001 + v * (-3.682199957731236e-05 + v * even)
+        even = 0.18651762097473942 + v * (0.029010523509211305 + v * even)
+        even = 0.389523774255242 + v * even
+        odd = 1.1457069540250152e-08 + v * -9.391551683607756e-10
+        odd = 6.25786879738431e-07 + v * (-8.848915083508975e-08 + v * odd)
+        odd = 4.7028310918773594e-05 + v * (-4.89512460639461e-06 + v * odd)
+        odd = 0.005006502800573907 + v * (-0.0005358989309720983 + v * odd)
+        odd = 0.3033736718142138 + v * (0.08770500336212393 + v * odd)
+        return t * (even + u * odd) * exp(-x * x)
+
+    return formula
