@@ -161,9 +161,7 @@ def read_eam(path: Path) -> EamTables:
     lines = _Lines(path)
     unit = re.search(r"\bUNITS:\s*(\w+)", lines.lines[0]) if lines.lines else None
     if unit and unit.group(1) != "metal":
-        raise InputError(
-            f"{path}, line 1: the energies are in units {unit.group(1)!r}; eV (metal) is what mdrun reads."
-        )
+        raise InputError(f"{path}, line 1: UNITS: {unit.group(1)}; mdrun reads files in eV and Å (UNITS: metal).")
     if len(lines.lines) > 2 and _is_grid(lines.lines[2]):
         return _read_funcfl(lines)
     return _read_setfl(lines, finnis_sinclair=path.suffix.lower() == ".fs")

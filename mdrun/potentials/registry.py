@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
-from mdrun.errors import InputError
+from mdrun.errors import InputError, MdrunError
 from mdrun.potentials import lennard_jones
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 
@@ -67,11 +67,12 @@ class Sum:
         total = self.terms[0](domain, totals)
         for term in self.terms[1:]:
             part = term(domain, totals)
-            total.forces = total.forces + part.forces
-            if total.energy is not None and part.energy is not None:
-                total.energy += part.energy
-            if total.virial is not None and part.virial is not None:
-                total.virial = total.virial + part.virial
+            # What one term can't tell, the sum can't either.
+            total = Forces(
+                total.forces + part.forces,
+                None if total.energy is None or part.energy is None else total.energy + part.energy,
+                None if total.virial is None or part.virial is None else total.virial + part.virial,
+            )
         return total
 
 
@@ -116,7 +117,8 @@ def _load_term(spec: str, numbers: tuple[int, ...]) -> ForceModel:
     name, _, rest = spec.partition(":")
     if name not in LOADERS:
         raise InputError(
-            f"model {spec!r} is unknown; there are {', '.join(LOADERS)}, and FILE.py:FUNCTION for your own."
+            f"model {spec!r} is unknown; there are {', '.join(LOADERS)}, FILE.py:FUNCTION for your own, and sums "
+            "with blanks around the sign: 'lj + eam:FILE'."
         )
     words = [word.strip() for word in rest.split(",")] if rest else []
     argument = words.pop(0) if words and "=" not in words[0] else None
@@ -148,7 +150,12 @@ def _load_script(path: Path, function: str, options: dict[str, str], numbers: tu
     make = getattr(module, function, None)
     if not callable(make):
         raise InputError(f"the model file {path} has no function {function}.")
-    model = make(numbers, **options)
+    try:
+        model = make(numbers, **options)
+    except MdrunError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path}:{function} fails: {type(error).__name__}: {error}") from error
     if not callable(model) or not hasattr(model, "cutoff"):
         raise InputError(
             f"{path}:{function} returned {type(model).__name__}, which is no force model: it needs an attribute "
