@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,12 +124,13 @@ class Run:
 
 def simulate(
     atoms: Atoms, model: ForceModel, integrator: Integrator, n_steps: int, watch: int = 0,
-    comm: Comm | None = None, skin: float = 1.0, mobile: np.ndarray | None = None,
+    comm: Comm | None = None, skin: float = 1.0, mobile: np.ndarray | None = None, observers: Sequence[Observer] = (),
 ) -> Run:  # fmt: skip
     """Run the program's own loop in this process; look at every ``watch``-th step, or at the first and last alone.
 
     Args:
         mobile: (n, 3) components that may move; all by default.
+        observers: others that look on.
     """
     comm = comm or Comm()
     state = state_of(atoms, comm)
@@ -146,7 +148,7 @@ def simulate(
     domain = Domain(comm, model.cutoff, skin)
     with Scope(model, domain, len(atoms)) as scope:
         sim = Simulation(state, domain, scope, integrator, degrees_of_freedom(mobile_of_all, is_at_zero))
-        sim.observers = [Observer(watch or max(n_steps, 1), look)]
+        sim.observers = [Observer(watch or max(n_steps, 1), look), *observers]
         start(sim)
         run(sim, n_steps)
     positions, momenta_seen = (np.array(seen) if comm.rank == 0 else np.empty(0) for seen in zip(*frames, strict=True))
