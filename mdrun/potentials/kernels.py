@@ -49,14 +49,12 @@ class PairPotential:
         """Å, the longest of all pairs."""
         return float(self.table[..., 0].max()) ** 0.5
 
-    @property
-    def uses_charges(self) -> bool:
-        return len(inspect.signature(self.formula).parameters) == 3
-
     def __call__(self, domain: Domain, totals: bool) -> Forces:
         forces_only, with_totals = pair_kernels(self.formula)
         forces = np.empty((domain.n_owned, 3))
-        charges = domain.charges.numpy() if self.uses_charges else None  # None compiles to a loop without them
+        charges = (
+            domain.charges.numpy() if _uses_charges(self.formula) else None
+        )  # None compiles to a loop without them
         arguments = (
             domain.positions.numpy(), domain.types.numpy(), charges, domain.neighbors.numpy(),
             domain.n_neighbors.numpy(), self.table, forces,
@@ -73,6 +71,10 @@ def pair_formula(function: Formula) -> Formula:
     return register_jitable(inline="always")(function)
 
 
+def _uses_charges(formula: Formula) -> bool:
+    return len(inspect.signature(formula).parameters) == 3
+
+
 def virial_tensor(six: np.ndarray) -> torch.Tensor:
     """(3, 3) from xx, yy, zz, yz, xz, xy."""
     xx, yy, zz, yz, xz, xy = (float(v) for v in six)
@@ -86,6 +88,14 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
     # another kernel.
     source = inspect.getsource(formula) + inspect.getsource(arithmetic)
     text = hashlib.sha256(source.encode()).hexdigest()
+
+    if _uses_charges(formula):
+        pair = formula
+    else:
+
+        @register_jitable(inline="always")
+        def pair(r2, p, qq):
+            return formula(r2, p)
 
     @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
     def forces_only(x, types, charges, neighbors, n_neighbors, table, forces):
@@ -101,7 +111,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
                     j = neighbors[i, k]
                     dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
                     r2 = dx * dx + dy * dy + dz * dz
-                    _, f = formula(r2, p) if charges is None else formula(r2, p, charges[i] * charges[j])
+                    _, f = pair(r2, p, 0.0 if charges is None else charges[i] * charges[j])
                     f = f if r2 < p[0] else 0.0
                     fx -= f * dx
                     fy -= f * dy
@@ -112,7 +122,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
                     p = mine[types[j]]
                     dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
                     r2 = dx * dx + dy * dy + dz * dz
-                    _, f = formula(r2, p) if charges is None else formula(r2, p, charges[i] * charges[j])
+                    _, f = pair(r2, p, 0.0 if charges is None else charges[i] * charges[j])
                     f = f if r2 < p[0] else 0.0
                     fx -= f * dx
                     fy -= f * dy
@@ -132,7 +142,7 @@ def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
                 p = mine[types[j]]
                 dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
                 r2 = dx * dx + dy * dy + dz * dz
-                u, f = formula(r2, p) if charges is None else formula(r2, p, charges[i] * charges[j])
+                u, f = pair(r2, p, 0.0 if charges is None else charges[i] * charges[j])
                 near = r2 < p[0]
                 u = u if near else 0.0
                 f = f if near else 0.0
