@@ -1,4 +1,4 @@
-"""Four verbs for model authors: what is wanted, never how. Each is the identity outside of a context.
+"""Five verbs for model authors: what is wanted, never how. Each is the identity outside of a context.
 
 All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable.
 """
@@ -34,6 +34,16 @@ def scatter_to_owners(x: Tensor) -> Tensor:
     """
     context = current_dd_context()
     return x if context.policy is None else context.policy.scatter(x, context)
+
+
+def sum_into_owners(x: Tensor) -> Tensor:
+    """Sum the partial values in ghost rows into their owners, without the refresh: (n_padded, ...) to (n_owned, ...).
+
+    Raises:
+        ValueError: another number of rows.
+    """
+    context = current_dd_context()
+    return x if context.policy is None else context.policy.fold(x, context)
 
 
 def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:

@@ -258,7 +258,7 @@ def _push(x, types, short, n_short, pair, angle, moments, forces, totals):
         exponentials(there, n)
         q = 0
         for i in range(first, last):
-            fx = fy = fz = 0.0
+            fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = 0.0
             for k in range(n_short[i]):
                 j = short[i, k]
                 ti, tj = types[i], types[j]
@@ -287,15 +287,22 @@ def _push(x, types, short, n_short, pair, angle, moments, forces, totals):
                 fy += slope * uy + ay - push * uy - turn * wy
                 fz += slope * uz + az - push * uz - turn * wz
                 if totals:
-                    energy += 0.5 * (hard - soft + g * own)
+                    e += 0.5 * (hard - soft + g * own)
                     r = 1.0 / inverse
                     half = 0.5 * slope
-                    sxx -= r * ux * (half * ux + ax)
-                    syy -= r * uy * (half * uy + ay)
-                    szz -= r * uz * (half * uz + az)
-                    syz -= r * uy * (half * uz + az)
-                    sxz -= r * ux * (half * uz + az)
-                    sxy -= r * ux * (half * uy + ay)
+                    vxx -= r * ux * (half * ux + ax)
+                    vyy -= r * uy * (half * uy + ay)
+                    vzz -= r * uz * (half * uz + az)
+                    vyz -= r * uy * (half * uz + az)
+                    vxz -= r * ux * (half * uz + az)
+                    vxy -= r * ux * (half * uy + ay)
                 q += 1
             forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
+            energy += e
+            sxx += vxx
+            syy += vyy
+            szz += vzz
+            syz += vyz
+            sxz += vxz
+            sxy += vxy
     return np.array([energy, sxx, syy, szz, syz, sxz, sxy])

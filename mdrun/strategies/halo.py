@@ -25,11 +25,14 @@ class HaloPolicy:
             )
         return refresh(x[: meta.n_owned], meta, self.comm)
 
-    def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
+    def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
         meta = _meta(context)
         if len(x) != meta.n_padded:
-            raise ValueError(f"scatter_to_owners takes {meta.n_padded} padded rows, not {len(x)}")
-        return refresh(fold(x, meta, self.comm), meta, self.comm)
+            raise ValueError(f"summing into owners takes {meta.n_padded} padded rows, not {len(x)}")
+        return fold(x, meta, self.comm)
+
+    def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
+        return refresh(self.fold(x, context), _meta(context), self.comm)
 
     def system_sum(self, values: Tensor, index: Tensor, n: int, context: DistributedContext) -> Tensor:
         meta = _meta(context)
