@@ -52,12 +52,24 @@ class Scope:
         if not math.isfinite(float(result.forces.sum())):
             bad = torch.nonzero(~torch.isfinite(result.forces).all(dim=1)).flatten()
             ids = ", ".join(str(int(i)) for i in domain.ids[bad[:8]])
+            advice = getattr(self.model, "non_finite_means", "")
             raise SimulationError(
                 f"the force on {len(bad)} atom{'s' if len(bad) > 1 else ''} (ids {ids}"
-                f"{', ...' if len(bad) > 8 else ''}) of rank {domain.comm.rank} is not finite. "
-                "Lower --timestep, relax the structure first, or check the model."
+                f"{', ...' if len(bad) > 8 else ''}) of rank {domain.comm.rank} is not finite"
+                f"{_nearest(domain, int(bad[0]))}. "
+                f"{advice or 'Lower --timestep, relax the structure first, or check the model.'}"
             )
         if result.energy is not None and not math.isfinite(result.energy):
             raise SimulationError(
                 f"the energy of rank {domain.comm.rank}'s atoms is not finite ({result.energy}). Check the model."
             )
+
+
+def _nearest(domain: Domain, row: int) -> str:
+    """How near the nearest neighbour of an owned row is, in words; nothing where it has none."""
+    neighbors = domain.neighbors[row, : domain.n_neighbors[row]].long()
+    distances = (domain.positions[:, neighbors] - domain.positions[:, row, None]).norm(dim=0)
+    if not len(distances):
+        return ""
+    k = int(distances.argmin())
+    return f"; atoms {int(domain.ids[row])} and {int(domain.ids[neighbors[k]])} are {float(distances[k]):.3g} Å apart"

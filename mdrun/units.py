@@ -12,6 +12,8 @@ PS = 1000.0 * FS
 KB = 8.617330337217213e-05  # eV/K
 GPA = 0.006241509125883258  # one GPa in eV/Å³
 COULOMB = 14.399645351950548  # e²/(4 π ε0) in eV·Å
+# The same in LAMMPS's metal units, for models whose reference is LAMMPS: 2.4e-8 of its value less.
+LAMMPS_COULOMB = 14.399645
 
 
 def ns_per_day(timestep_fs: float, steps_per_second: float) -> float:

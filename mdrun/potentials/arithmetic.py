@@ -1,4 +1,4 @@
-"""The functions that a pair formula may call: ``exp``, ``sqrt``, ``erfc`` and ``select``.
+"""The functions that a pair formula may call: ``exp``, ``sqrt``, ``erfc``, ``select`` and ``floor_to_index``.
 
 Inside Numba's loops they are arithmetic and nothing else, because one call of the mathematical library keeps a whole
 loop scalar; called from Python they are torch's for tensors and NumPy's for everything else (numbers, arrays, complex
@@ -42,6 +42,13 @@ def select(condition, a, b):
     return a if condition else b
 
 
+def floor_to_index(y, last):
+    """The whole number below y within 0 ... last, to index with; NaN gives 0."""
+    if isinstance(y, torch.Tensor):
+        return torch.minimum(torch.nan_to_num(y, nan=0.0).clamp(min=0.0), torch.as_tensor(last, dtype=y.dtype)).long()
+    return int(min(max(0.0, y), last))
+
+
 @intrinsic
 def _power_of_two(typing_context, exponent):
     """2^exponent for an int64 within the range of normal numbers, by writing the exponent's bits."""
@@ -80,6 +87,12 @@ def _exp(x):
 @overload(sqrt, inline="always")
 def _sqrt(x):
     return lambda x: math.sqrt(x)
+
+
+@overload(floor_to_index, inline="always")
+def _floor_to_index(y, last):
+    # max keeps its first argument where the second is NaN; by way of int32 as above
+    return lambda y, last: np.int64(np.int32(min(max(0.0, y), last)))
 
 
 @intrinsic

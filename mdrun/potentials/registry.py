@@ -13,8 +13,11 @@ from pathlib import Path
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
 from mdrun.errors import InputError, MdrunError
-from mdrun.potentials import lennard_jones
+from mdrun.potentials import coulomb_dsf, lennard_jones, tabulated, zbl
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
+from mdrun.potentials.buckingham import BUCKINGHAM
+from mdrun.potentials.morse import MORSE
+from mdrun.potentials.yukawa import YUKAWA
 
 Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
 
@@ -35,7 +38,17 @@ def _load_emt(argument: str | None, options: dict[str, str], numbers: tuple[int,
     return EMT.for_species(numbers)
 
 
-LOADERS: dict[str, Loader] = {"lj": lennard_jones.load, "eam": _load_eam, "emt": _load_emt}
+LOADERS: dict[str, Loader] = {
+    "lj": lennard_jones.load,
+    "morse": MORSE.load,
+    "buck": BUCKINGHAM.load,
+    "yukawa": YUKAWA.load,
+    "zbl": zbl.load,
+    "dsf": coulomb_dsf.load,
+    "table": tabulated.load,
+    "eam": _load_eam,
+    "emt": _load_emt,
+}
 
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
@@ -54,6 +67,10 @@ class Sum:
     @property
     def cutoff(self) -> float:
         return max(term.cutoff for term in self.terms)
+
+    @property
+    def non_finite_means(self) -> str:
+        return " ".join(filter(None, (getattr(term, "non_finite_means", "") for term in self.terms)))
 
     def distributed_setup(self, context: DistributedContext) -> None:
         for term in self.terms:
