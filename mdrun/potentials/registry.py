@@ -1,5 +1,5 @@
 """From a string to a force model: ``lj``, ``lj:epsilon=0.0103,sigma=3.4``, ``eam:Cu.eam.alloy``, ``emt``,
-``FILE.py:FUNCTION``, and sums of these with ``' + '``."""
+``sw``, ``tersoff:SiC.tersoff``, ``FILE.py:FUNCTION``, and sums of these with ``' + '``."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ def _load_emt(argument: str | None, options: dict[str, str], numbers: tuple[int,
     return EMT.for_species(numbers)
 
 
+def _load_sw(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+    from mdrun.potentials.stillinger_weber import StillingerWeber
+
+    return StillingerWeber.load(Path(argument) if argument else None, numbers, options)
+
+
+def _load_tersoff(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+    from mdrun.potentials.tersoff import Tersoff
+
+    return Tersoff.load(Path(argument) if argument else None, numbers, options)
+
+
 LOADERS: dict[str, Loader] = {
     "lj": lennard_jones.load,
     "morse": MORSE.load,
@@ -48,6 +60,8 @@ LOADERS: dict[str, Loader] = {
     "table": tabulated.load,
     "eam": _load_eam,
     "emt": _load_emt,
+    "sw": _load_sw,
+    "tersoff": _load_tersoff,
 }
 
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
@@ -194,9 +208,12 @@ def default_model(numbers: tuple[int, ...]) -> str:
         return "lj"
     if symbols <= EMT_METALS:
         return "emt"
+    if symbols == {"Si"}:
+        return "sw"
     raise InputError(
         f"no built-in model covers {', '.join(sorted(symbols))} together. Name one with --model: eam:FILE for metals "
         "and alloys (setfl, funcfl or eam.fs files, for example from the NIST Interatomic Potentials Repository), "
+        "sw:FILE and tersoff:FILE for covalent solids (LAMMPS's parameter files; tersoff alone has Si and C), "
         "lj:epsilon=...,sigma=... or lj:FILE.toml, or FILE.py:FUNCTION for your own. Without --model, "
-        f"{', '.join(lennard_jones.NOBLE_GASES)} run as lj and {', '.join(sorted(EMT_METALS))} as emt."
+        f"{', '.join(lennard_jones.NOBLE_GASES)} run as lj, {', '.join(sorted(EMT_METALS))} as emt and Si as sw."
     )

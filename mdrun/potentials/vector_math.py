@@ -1,6 +1,6 @@
-"""Exponential and logarithm of whole buffers, and a cutoff function, in arithmetic that compilers turn into vectors.
+"""Exponentials and logarithms of whole buffers, in arithmetic that compilers turn into vectors.
 
-Numba calls the C library for each number on its own; many-body potentials spend most of their time there.
+Numba calls the C library for each number on its own; many-body potentials would spend most of their time there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-LOG2_E, LN_2 = 1 / math.log(2), math.log(2)
-ROUNDER = 1.5 * 2.0**52  # added to a double, it leaves the nearest whole number in the low bits
-ROUNDER_BITS = int(np.float64(ROUNDER).view(np.int64))
-LEAST_EXPONENT, MOST_EXPONENT = -708.0, 709.0
+from mdrun.potentials.arithmetic import exp
+
+LEAST_EXPONENT = -345.0
+LN_2, SQRT_2 = math.log(2), math.sqrt(2)
 ONE_BITS, MANTISSA_BITS = 1023 << 52, (1 << 52) - 1
-SQRT_2, HALF_PI = math.sqrt(2), math.pi / 2
+# A whole number added to this double's bits can be read off as a double.
+ROUNDER = 1.5 * 2.0**52
+ROUNDER_BITS = int(np.float64(ROUNDER).view(np.int64))
 
 
 @intrinsic
@@ -40,29 +42,11 @@ def _double(typing_context, bits):
     return types.float64(types.int64), generate
 
 
-# Contraction alone: a compiler that may reorder sums would cancel the rounder.
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def exponential(x):
-    """e to the x within 3e-16 (relative) for |x| < 10, |x| times 1e-16 farther out; NaN stays NaN.
-
-    Below -708 the value there, above 709 likewise: neither zero nor infinity comes out.
-    """
-    x = LEAST_EXPONENT if x < LEAST_EXPONENT else x
-    x = MOST_EXPONENT if x > MOST_EXPONENT else x
-    shifted = x * LOG2_E + ROUNDER
-    r = x - (shifted - ROUNDER) * LN_2
-    # Taylor's series; |r| < 0.347 leaves 2e-16 behind the last term in each half of the even-odd split.
-    s = r * r
-    even = 1.0 + s * (1 / 2 + s * (1 / 24 + s * (1 / 720 + s * (1 / 40320 + s * (1 / 3628800 + s / 479001600)))))
-    odd = 1.0 + s * (1 / 6 + s * (1 / 120 + s * (1 / 5040 + s * (1 / 362880 + s * (1 / 39916800 + s / 6227020800)))))
-    return (even + r * odd) * _double((_bits(shifted) + 1023) << 52)
-
-
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def logarithm(x):
     """Natural logarithm of a double that is not negative, within 3e-16 of the larger of 1 and the result.
 
-    Zero, and what is smaller than the smallest normal double, counts as about 1e-308; NaN stays NaN.
+    Zero, and what is smaller than the smallest normal double, counts as about 1e-308; NaN and infinity give NaN.
     """
     bits = _bits(x)
     mantissa = _double((bits & MANTISSA_BITS) | ONE_BITS)
@@ -75,14 +59,17 @@ def logarithm(x):
     q = s * s
     series = 1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * (1 / 11 + q * (1 / 13 + q * (
         1 / 15 + q * (1 / 17 + q * (1 / 19 + q / 21))))))))  # fmt: skip
-    return exponent * LN_2 + 2.0 * s * (1.0 + q * series) + 0.0 * x
+    return exponent * LN_2 + 2.0 * s * (1.0 + q * series) + 0.0 * (x - x)
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def exponentials(values, n):
-    """Replace the first ``n`` values by their exponentials."""
+    """Replace the first ``n`` values by their exponentials, to rounding of the exponent.
+
+    Below -345 by the value there, 1e-150: a product of two is still a normal number; others cost a hundred times more.
+    """
     for q in range(n):
-        values[q] = exponential(values[q])
+        values[q] = exp(max(values[q], LEAST_EXPONENT))
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
