@@ -7,19 +7,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import ase.io
-import numpy as np
-import torch
 from ase import Atoms
-from ase.build import bulk, fcc100
+from ase.build import bulk
 
-from mdrun.integrate.velocities import draw_momenta
 from mdrun.potentials.base import ForceModel
-try:
-    from mdrun.potentials.eam import EAM
-except ImportError:
-    EAM = None
+from mdrun.potentials.eam import EAM
 from mdrun.potentials.emt import EMT
 from mdrun.potentials.lennard_jones import load, make_lennard_jones
+from tests.ranks.builders import (
+    CORNERS,
+    FCC,
+    FLAT,
+    TETRAHEDRON,
+    argon_liquid,
+    argon_wire,
+    ball,
+    copper_slab,
+    copper_small_cell,
+    far_away,
+    gold_copper,
+    icosahedron,
+    in_box,
+    moving,
+    skewed,
+    slab,
+    warmed,
+)
 from tests.systems import DATA, pfcc, species_of
 
 RANKS = (1, 2, 3, 4, 5)
@@ -38,7 +51,7 @@ def emt(atoms: Atoms) -> ForceModel:
 
 # The reference set: LAMMPS, 22 Jul 2025.
 
-REFERENCE = {entry["file"]: entry for entry in json.loads((DATA / "reference" / "index.json").read_text()) if EAM or entry['model']['kind']=='lj'}
+REFERENCE = {entry["file"]: entry for entry in json.loads((DATA / "reference" / "index.json").read_text())}
 
 
 def reference_atoms(file: str) -> Atoms:
@@ -56,110 +69,6 @@ def reference_model(file: str, atoms: Atoms) -> ForceModel:
         (a, b): ((own[a][0] * own[b][0]) ** 0.5, (own[a][1] + own[b][1]) / 2) for a in range(n) for b in range(a, n)
     }
     return make_lennard_jones(pairs, n, model["cutoff_A"], model["shift"], "Lennard-Jones")
-
-
-# Systems of our own.
-
-
-def icosahedron(cell: float | None = None, velocity: tuple[float, float, float] = (0, 0, 0)) -> Atoms:
-    """A-23: 13 atoms, the centre at (5, 5, 5), the others 3.65 Å away; velocity in Å/fs."""
-    golden = (1 + 5**0.5) / 2
-    corners = [np.roll([0, a, b], k) for k in range(3) for a in (-1, 1) for b in (-golden, golden)]
-    shell = np.array(corners) * 3.65 / np.hypot(1, golden)
-    atoms = Atoms("Ar13", positions=np.vstack([np.zeros(3), shell]) + 5.0)
-    if cell is not None:
-        atoms.set_cell([cell] * 3)
-        atoms.pbc = True
-    return moving(atoms, velocity)
-
-
-def moving(atoms: Atoms, velocity: tuple[float, float, float]) -> Atoms:
-    """Add a common velocity, Å/fs."""
-    per_fs = 1 / 0.09822694788464063
-    atoms.set_momenta(atoms.get_momenta() + atoms.get_masses()[:, None] * np.array(velocity) * per_fs)
-    return atoms
-
-
-def warmed(atoms: Atoms, temperature_K: float, seed: int = 7) -> Atoms:
-    masses = torch.from_numpy(atoms.get_masses())
-    mobile = torch.ones((len(atoms), 3), dtype=torch.bool)
-    atoms.set_momenta(draw_momenta(masses, mobile, temperature_K, seed, conserves_momentum=True).numpy())
-    return atoms
-
-
-def argon_liquid() -> Atoms:
-    return warmed(pfcc(4, 4, 4, a=5.9), 150.0)
-
-
-def argon_wire() -> Atoms:
-    """Periodic along z alone; the other vectors are dummies."""
-    atoms = pfcc(2, 2, 4)
-    atoms.pbc = (False, False, True)
-    atoms.set_cell([[1, 0, 0], [0, 1, 0], [0, 0, 4 * 5.26]])
-    return atoms
-
-
-def copper_slab() -> Atoms:
-    atoms = fcc100("Cu", (4, 4, 4), vacuum=6.0)
-    atoms.pbc = (True, True, False)
-    atoms.rattle(0.1, seed=3)
-    return warmed(atoms, 600.0)
-
-
-def gold_copper() -> Atoms:
-    atoms = bulk("Au", "fcc", a=3.95, cubic=True).repeat((3, 3, 2))
-    atoms.numbers[::3] = 29
-    atoms.rattle(0.1, seed=4)
-    return atoms
-
-
-def copper_small_cell() -> Atoms:
-    """One skewed, left-handed cell of two atoms, thinner than the cutoff."""
-    atoms = bulk("Cu", "fcc", a=3.7).repeat((2, 1, 1))
-    atoms.set_cell(atoms.cell.array[[1, 0, 2]])
-    atoms.rattle(0.1, seed=5)
-    return atoms
-
-
-def far_away(atoms: Atoms, every: int) -> Atoms:
-    """A-15: whole cells added to every ``every``-th atom from the last of the first group on."""
-    atoms.positions[every - 1 :: every] += np.array([100, -57, 3]) @ atoms.cell.array
-    return atoms
-
-
-def skewed(atoms: Atoms) -> Atoms:
-    """A-21: the same lattice by other vectors, b + a and c - a + b."""
-    a, b, c = atoms.cell.array
-    atoms.set_cell([a, b + a, c - a + b])
-    return atoms
-
-
-def in_box(positions, cell, pbc=True) -> Atoms:
-    return Atoms(f"Ar{len(positions)}", positions=positions, cell=cell, pbc=pbc)
-
-
-def slab(c: float, dz: float = 0.0) -> Atoms:
-    """A-19: 128 atoms, open along z, whatever length the cell has there."""
-    atoms = pfcc(4, 4, 2)
-    atoms.positions[:, 2] += dz
-    atoms.set_cell([21.04, 21.04, c])
-    atoms.pbc = (True, True, False)
-    return atoms
-
-
-def ball() -> Atoms:
-    """A-20: a dense ball in a wide box, so that rows and ranks are uneven."""
-    atoms = pfcc(5, 5, 5)
-    near = np.linalg.norm(atoms.positions - 13.0, axis=1) < 12.0
-    atoms = atoms[near]
-    atoms.set_cell([60.0] * 3)
-    return atoms
-
-
-FCC = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]]) / 2
-TETRAHEDRON = [(0, 0, 0), (3.8, 0, 0), (0, 3.9, 0), (0, 0, 4.0)]
-CORNERS = [(1, 1, 1), (9, 1, 1), (1, 9, 1), (1, 1, 9)]
-FLAT_ANGLES = [20, 20, 20, 41.55, 56.39, 17.52]
 
 
 @dataclass(frozen=True)
@@ -202,9 +111,7 @@ CASEBOOK: dict[str, Case] = {
     "A-14 primitive, shifted": Case(lambda: in_box([(0, 0, 0)], 5.26 * FCC), _shifted, -0.077609653),
     "A-14 cubic": Case(lambda: bulk("Ar", "fcc", a=5.26, cubic=True), argon, -0.084227784 * 4),
     "A-14 4 Å cube": Case(lambda: in_box([(0, 0, 0)], [4.0] * 3), argon, -0.043551809),
-    "A-14 216 of them": Case(
-        lambda: in_box([(0, 0, 0)], [4.0] * 3).repeat(6), argon, -0.043551809 * 216
-    ),
+    "A-14 216 of them": Case(lambda: in_box([(0, 0, 0)], [4.0] * 3).repeat(6), argon, -0.043551809 * 216),
     "A-14 thin": Case(
         lambda: in_box([(0.2, 1, 0.3), (4.0, 1.5, 3.3)], [[5, 0, 0], [0, 20, 0], [1, 0, 6]]), argon, -0.021700352
     ),
@@ -220,7 +127,9 @@ CASEBOOK: dict[str, Case] = {
     "A-18 i": Case(lambda: in_box([(237, 237, 237), (240.8, 237, 237)], [0] * 3, False), argon, -0.010392900),
     "A-18 ii": Case(lambda: in_box([(237, 237, 20), (240.8, 237, 20)], [5000, 5000, 40]), argon, -0.010392900),
     "A-18 iii": Case(
-        lambda: in_box([(0, 0, 0), (3.8, 0, 0), (1e6, 0, 0), (1e6 + 3.8, 0, 0)], [0] * 3, False), argon, -0.010392900 * 2
+        lambda: in_box([(0, 0, 0), (3.8, 0, 0), (1e6, 0, 0), (1e6 + 3.8, 0, 0)], [0] * 3, False),
+        argon,
+        -0.010392900 * 2,
     ),
     **{
         f"A-19 c {c} z {dz}": Case(lambda c=c, dz=dz: slab(c, dz), argon, -7.952137831)
@@ -228,13 +137,18 @@ CASEBOOK: dict[str, Case] = {
     },
     "A-20 ball": Case(ball),
     "A-21 lattice": Case(lambda: skewed(pfcc(4, 4, 4)), argon, -19.933636461407),
-    "A-21 flat": Case(lambda: Atoms("Ar2", [(8.029, 5.236, 5.067), (13.771, 5.666, 14.13)], cell=FLAT_ANGLES, pbc=True)),
+    "A-21 flat": Case(lambda: Atoms("Ar2", [(8.029, 5.236, 5.067), (13.771, 5.666, 14.13)], cell=FLAT, pbc=True)),
     "A-22 4 4 4": Case(lambda: pfcc(4, 4, 4), argon, -19.933636461407),
     "A-22 8 2 2": Case(lambda: pfcc(8, 2, 2), argon, -9.953635110781),
     "A-22 4 4 4, shifted": Case(lambda: pfcc(4, 4, 4), _shifted, -18.309479224755),
     "A-23": Case(lambda: icosahedron(60.0), argon, -0.459965316),
     "A-23 open": Case(icosahedron, argon, -0.459965316),
     "A-25": Case(lambda: in_box([(5, 5, 27), (5, 5, 11)], [20] * 3), argon, -0.009772163),
+    **{f"A-56 {a}": Case(lambda a=a: in_box([(0, 0, 0)], a * FCC[[1, 0, 2]])) for a in (5.0, 5.26, 5.6)},
+    **{
+        f"A-56 {a}, shifted": Case(lambda a=a: in_box([(0, 0, 0)], a * FCC[[1, 0, 2]]), _shifted)
+        for a in (5.2599, 5.26, 5.2601)
+    },
     "A-29": Case(lambda: pfcc(2, 2, 2), argon, -2.516339933395),
 }
 
@@ -258,40 +172,46 @@ STATIC: dict[str, Case] = {
 
 @dataclass(frozen=True)
 class Moving:
-    """A system to follow for a hundred steps."""
+    """A system to follow for a hundred steps.
+
+    Attributes:
+        has_noise: also with a Langevin thermostat.
+    """
 
     atoms: Callable[[], Atoms]
     model: Callable[[Atoms], ForceModel] = argon
     timestep_fs: float = 2.0
     temperature_K: float = 60.0
+    has_noise: bool = True
 
 
-def _of_reference(file: str, temperature_K: float) -> Moving:
+def _of_reference(file: str, temperature_K: float, has_noise: bool = True) -> Moving:
     return Moving(
         lambda: warmed(reference_atoms(file), temperature_K),
         lambda atoms: reference_model(file, atoms),
         temperature_K=temperature_K,
+        has_noise=has_noise,
     )
 
 
 MOVING: dict[str, Moving] = {
     "argon crystal": Moving(lambda: warmed(pfcc(4, 4, 4), 60.0)),
     "argon liquid": Moving(argon_liquid, timestep_fs=5.0, temperature_K=150.0),
-    "argon wire": Moving(lambda: warmed(argon_wire(), 60.0)),
-    "argon, atoms many cells away": Moving(lambda: warmed(far_away(pfcc(2, 2, 2), 2), 60.0)),
     "copper slab": Moving(copper_slab, emt, temperature_K=600.0),
-    **({} if EAM is None else {"copper and nickel": _of_reference("eam_cuni108.extxyz", 600.0)}),
     "small triclinic cell": _of_reference("lj_ar27_triclinic_small.extxyz", 60.0),
+    "icosahedron in a box": Moving(lambda: warmed(icosahedron(60.0), 20.0)),
+    "three atoms in the open": Moving(lambda: warmed(in_box(TETRAHEDRON[:3], [0] * 3, False), 20.0)),
+    "copper and nickel": _of_reference("eam_cuni108.extxyz", 600.0, has_noise=False),
+    "argon wire": Moving(lambda: warmed(argon_wire(), 60.0), has_noise=False),
+    "atoms many cells away": Moving(lambda: warmed(far_away(pfcc(2, 2, 2), 2), 60.0), has_noise=False),
     "one atom and its images": Moving(
         lambda: moving(reference_atoms("lj_ar1.extxyz"), (0.01, -0.02, 0.005)),
         lambda atoms: reference_model("lj_ar1.extxyz", atoms),
+        has_noise=False,
     ),
-    "three atoms in the open": Moving(lambda: warmed(in_box(TETRAHEDRON[:3], [0] * 3, False), 20.0)),
-    "icosahedron in the open": Moving(lambda: warmed(icosahedron(), 20.0)),
-    "icosahedron in a box": Moving(lambda: warmed(icosahedron(60.0), 20.0)),
-    "icosahedron drifting through a box": Moving(lambda: icosahedron(30.0, velocity=(0.1, 0.05, -0.08))),
-    "long box": Moving(lambda: warmed(pfcc(8, 2, 2), 60.0)),
-    "cell smaller than the cutoff": Moving(lambda: warmed(pfcc(2, 2, 2), 60.0)),
+    "icosahedron drifting through a box": Moving(
+        lambda: icosahedron(30.0, velocity=(0.1, 0.05, -0.08)), has_noise=False
+    ),
 }
 
 # Five ranks and fewer atoms, so that some own none; dense; sparse; thin.

@@ -1,10 +1,12 @@
-"""N real processes on this machine, each ``python -m tests.ranks.worker JOBS OUT.npz``, and what they found."""
+"""N real processes on this machine, each ``python -m tests.ranks.worker JOBS OUT.npz``, and what they found.
+
+As under torchrun, the store in which the ranks meet is the launcher's, so its port is free for certain.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from torch.distributed import TCPStore
 
 ROOT = Path(__file__).parents[2]
 GRACE = 3.0  # seconds for the others to follow a rank that failed, or to print where they stand
@@ -31,25 +34,21 @@ def launch(n_ranks: int, jobs: str, limit_s: float = 240.0) -> dict[str, np.ndar
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         out = folder / "out.npz"
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         processes: list[subprocess.Popen] = []
         try:
-            processes = [_start(rank, n_ranks, port, jobs, out) for port in [free_port()] for rank in range(n_ranks)]
+            for rank in range(n_ranks):
+                processes.append(_start(rank, n_ranks, store.port, jobs, out))
             trouble = _wait(processes, time.monotonic() + limit_s)
         finally:
             for process in processes:
                 if process.poll() is None:
-                    process.kill()
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if trouble or not out.exists():
             raise RanksFailed(f"{n_ranks} ranks, {jobs}: {trouble or 'no output'}\n{_last_words(folder, n_ranks)}")
         with np.load(out) as found:
             return dict(found)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _start(rank: int, n_ranks: int, port: int, jobs: str, out: Path) -> subprocess.Popen:
@@ -60,6 +59,8 @@ def _start(rank: int, n_ranks: int, port: int, jobs: str, out: Path) -> subproce
         "LOCAL_WORLD_SIZE": str(n_ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
         "OMP_NUM_THREADS": "1",
         "NUMBA_NUM_THREADS": "1",
     }
@@ -67,6 +68,7 @@ def _start(rank: int, n_ranks: int, port: int, jobs: str, out: Path) -> subproce
         return subprocess.Popen(
             [sys.executable, "-m", "tests.ranks.worker", jobs, str(out)],
             cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+            process_group=0,
         )  # fmt: skip
 
 

@@ -38,4 +38,9 @@ JOBS: dict[str, Job] = {
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
 }
-EVERYTHING = ",".join(name for name in JOBS if name not in ("fail", "sleep"))
+ALWAYS = ("statics", "dynamics", "verbs", "halo", "rebuilds")
+
+
+def jobs_on(n_ranks: int) -> str:
+    """What is worth computing on so many ranks."""
+    return ",".join(ALWAYS if n_ranks in (3, 5) else (*ALWAYS, "casebook", "langevin", "users"))

@@ -10,10 +10,11 @@ from mdrun.comm import Comm
 from mdrun.decompose.migrate import pack_rows
 from mdrun.domain import Domain
 from mdrun.integrate.verlet import VelocityVerlet
-from mdrun.scope import Scope
 from mdrun.run.simulation import Simulation, run, start
+from mdrun.scope import Scope
 from mdrun.state import FIELDS
-from tests.ranks.cases import argon, in_box, warmed
+from tests.ranks.builders import in_box, warmed
+from tests.ranks.cases import argon
 from tests.ranks.jobs.gathering import gathered, on_each_rank
 from tests.systems import pfcc, state_of
 
@@ -117,5 +118,3 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
         "corner": gathering_in_a_corner(comm),
         **{f"journeys/{name}": value for name, value in journeys(comm).items()},
     }
-
-

@@ -9,7 +9,8 @@ from mdrun.comm import Comm
 from mdrun.domain import Domain
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.base import Forces
-from tests.ranks.cases import argon, warmed
+from tests.ranks.builders import warmed
+from tests.ranks.cases import argon
 from tests.ranks.jobs.gathering import on_each_rank
 from tests.systems import pfcc, simulate
 
