@@ -141,7 +141,16 @@ def _converted(path: Path, key: str, value: Any, hint: Any) -> Any:
     if type(value) not in kinds:
         wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise InputError(f"{path}: {key} must be of type {wanted}, not {value!r}.")
-    return value
+    return _from_utf8(value) if isinstance(value, str) else value
+
+
+def _from_utf8(text: str) -> str:
+    """TOML is UTF-8 whatever the locale, in which a file's name may be spelled otherwise."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+
+def _in_utf8(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "surrogateescape")
 
 
 def make_settings(config: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
@@ -175,5 +184,5 @@ def write_config(settings: Settings, path: Path) -> None:
     values["replicate"] = list(settings.replicate)
     values["structure"] = os.path.abspath(settings.structure)
     values["out"] = os.path.abspath(settings.directory)
-    # Names that the locale can't decode keep their bytes.
+    values = {name: _in_utf8(value) if isinstance(value, str) else value for name, value in values.items()}
     path.write_text(tomli_w.dumps(values), encoding="utf-8", errors="surrogateescape")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mdrun import __version__
-from tests.cli.launcher import Program, run
+from tests.cli.launcher import Program, call, run
 
 LOADED = """
 import sys
@@ -45,9 +45,9 @@ def test_the_module_is_the_program():
     assert ended.out == f"mdrun {__version__}\n" == run("--version").expect(0).out
 
 
-def test_an_unknown_option_or_command_is_a_usage_error(call):
+def test_an_unknown_option_or_command_is_a_usage_error(tmp_path):
     for words in (["simulate", "a.xyz", "--stepz", "5"], ["simulatte"], ["simulate", "a.xyz", "--steps", "many"]):
-        ended = call(*words)
+        ended = call(*words, cwd=tmp_path)
         assert ended.code == 2
         assert words[-2 if len(words) > 1 else -1].strip("-") in ended.err
         assert "Traceback" not in ended.err

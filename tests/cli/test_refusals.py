@@ -1,0 +1,190 @@
+"""What the user got wrong is told in one paragraph, with the atom and the value, before anything is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ase import Atoms
+from ase.io import write as write_atoms
+
+from tests.cli.launcher import call
+
+CUBE = 'Lattice="12 0 0 0 12 0 0 0 12"'
+AR = ["Ar 1 1 1", "Ar 5 1 1"]
+
+
+def refuse(tmp_path, *words: object) -> str:
+    """The one paragraph; there is no run directory after it."""
+    before = set(tmp_path.rglob("*"))
+    ended = call("simulate", *words, cwd=tmp_path).expect(2)
+    assert ended.out == ""
+    assert ended.err.startswith("mdrun: ")
+    assert ended.err.count("\n") == 1
+    assert set(tmp_path.rglob("*")) == before
+    return ended.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "words"),
+    [
+        ([], CUBE, ["no atoms"]),
+        ([*AR, "Ar 1.2 nan 4"], CUBE, ["atom 2 (Ar)", "position", "not finite", "(1.200, nan, 4.000)"]),
+        ([*AR, "Ar inf 0 4"], CUBE, ["atom 2 (Ar)", "(inf, 0.000, 4.000)"]),
+        ([*AR, "X 3 3 3"], CUBE, ["line 5", "'X'"]),
+        ([*AR, "Qq 3 3 3"], CUBE, ["line 5", "'Qq'"]),
+        (AR, 'pbc="T T T"', ["axis a", "no cell vector", "(0, 0, 0)"]),
+        (AR, 'Lattice="12 0 0 0 12 0 0 0 0" pbc="T T T"', ["axis c", "no cell vector"]),
+        (AR, 'Lattice="12 0 0 0 12 0 12 12 0" pbc="T T T"', ["span no volume", "c = (12, 12, 0)"]),
+        (AR, 'Lattice="12 0 0 0 nan 0 0 0 12" pbc="T T T"', ["cell", "not finite"]),
+        (["Ar 0 1 1", "Ar 12 1 1"], CUBE, ["atom 0 (Ar)", "atom 1 (Ar)", "same place"]),
+        (["Ar 4 1 1", "Ar 4 1 1.0009"], 'pbc="F F F"', ["atom 0 (Ar)", "atom 1 (Ar)", "0.0009 Å"]),
+        ([*AR, "Na 8 8 8", "Na 8 4 8"], CUBE, ["Na", "no built-in model", "--model"]),
+        (AR, CUBE + ' pbc="yes T T"', ["pbc", "yes"]),
+    ],
+)  # fmt: skip
+def test_structures_that_no_run_can_start_from(write, tmp_path, rows, header, words):
+    write(rows, header)
+    text = refuse(tmp_path, "a.xyz")
+    assert "a.xyz" in text or "no built-in model" in text
+    for word in words:
+        assert word in text
+
+
+def test_momenta_and_masses_that_are_no_numbers(write, tmp_path):
+    write(["Ar 1 1 1 0 0 0", "Ar 5 1 1 0 nan 0"], CUBE, columns="species:S:1:pos:R:3:momenta:R:3")
+    assert "atom 1 (Ar)" in (text := refuse(tmp_path, "a.xyz"))
+    assert "(0.000, nan, 0.000)" in text
+    write(["Ar 1 1 1 40", "Ar 5 1 1 0"], CUBE, columns="species:S:1:pos:R:3:masses:R:1")
+    assert "atom 1 (Ar)" in (text := refuse(tmp_path, "a.xyz"))
+    assert "mass 0" in text
+
+
+def test_atoms_that_are_too_close_earn_a_warning(write, tmp_path):
+    write(["He 1 1 1", "He 1 1 1.4"], CUBE)
+    ended = call("simulate", "a.xyz", "--model", "lj:epsilon=1e-12,sigma=0.1", "--steps", "0", cwd=tmp_path).expect(0)
+    note = next(line for line in ended.out.splitlines() if "apart" in line)
+    assert note.startswith("note: atom 0 (He) and atom 1 (He)")
+    assert "0.400 Å apart" in note
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("lj", ["Na", "(atoms 1, 3)", "it knows", "Ar"]),
+        ("emt", ["Na, Ar", "(atoms 0, 1, 2, 3)", "Cu"]),
+        ("lj:epsilon=0.01,sigma=3", ["one species", "Na"]),
+        ("lj:epsilon=0.01", ["sigma"]),
+        ("lj:epsilonn=1,sigma=2", ["epsilonn"]),
+        ("lj:nowhere.toml", ["nowhere.toml"]),
+        ("eam:nowhere.alloy", ["nowhere.alloy"]),
+        ("eam", ["takes a file"]),
+        ("ljj", ["ljj", "unknown", "lj", "eam", "emt"]),
+        ("nowhere.py:make", ["nowhere.py", "does not exist"]),
+    ],
+)
+def test_models_that_do_not_serve(write, tmp_path, model, words):
+    write(["Ar 1 1 1", "Na 5 1 1", "Ar 1 5 1", "Na 1 1 5"], CUBE)
+    text = refuse(tmp_path, "a.xyz", "--model", model)
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--ensemble", "npt"], ["--ensemble npt", "nve, nvt"]),
+        (["--ensemble", "nvt"], ["--temperature"]),
+        (["--ensemble", "nvt", "--temperature", "-1"], ["--temperature -1"]),
+        (["--temperature", "300"], ["--init-temperature", "nvt"]),
+        (["--thermostat", "bath"], ["--thermostat bath", "langevin"]),
+        (["--friction", "-2"], ["--friction -2"]),
+        (["--init-temperature", "nan"], ["--init-temperature nan"]),
+        (["--timestep", "0"], ["--timestep 0"]),
+        (["--timestep", "inf"], ["--timestep inf"]),
+        (["--steps", "-1"], ["--steps -1"]),
+        (["--time", "-1"], ["--time -1"]),
+        (["--time", "nan"], ["--time nan"]),
+        (["--time", "inf"], ["--time inf"]),
+        (["--time", "1", "--steps", "5"], ["--time", "--steps"]),
+        (["--skin", "-0.5"], ["--skin -0.5"]),
+        (["--skin", "inf"], ["--skin inf"]),
+        (["--check-every", "0"], ["--check-every 0"]),
+        (["--log-every", "-1"], ["--log-every -1"]),
+        (["--trajectory-every", "-1"], ["--trajectory-every -1"]),
+        (["--checkpoint-every", "-1"], ["--checkpoint-every -1"]),
+        (["--threads", "0"], ["--threads 0"]),
+        (["--threads", "4000"], ["--threads 4000"]),
+        (["--comm-timeout", "0"], ["--comm-timeout 0"]),
+        (["--seed", "-1"], ["--seed -1"]),
+        (["--replicate", "0", "1", "1"], ["--replicate", "0"]),
+        (["--index", "3"], ["frame 3", "--index"]),
+        (["--format", "nonsense"], ["nonsense"]),
+        (["--species", "Ar"], ["--species"]),
+        (["--config", "nowhere.toml"], ["nowhere.toml"]),
+    ],
+)
+def test_options_out_of_range(write, tmp_path, options, words):
+    write(AR, CUBE)
+    text = refuse(tmp_path, "a.xyz", *options)
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("stepz = 5", ["stepz", "steps"]),
+        ('steps = "5"', ["steps", "int", "'5'"]),
+        ("steps = true", ["steps", "int", "True"]),
+        ("seed = 1.5", ["seed", "1.5"]),
+        ("replicate = [1, 2]", ["replicate", "three"]),
+        ("steps = ", ["not TOML"]),
+        ("timestep = nan", ["--timestep nan"]),
+    ],
+)
+def test_configurations_with_a_mistake(write, tmp_path, text, words):
+    write(AR, CUBE)
+    (tmp_path / "options.toml").write_text(text)
+    told = refuse(tmp_path, "a.xyz", "--config", "options.toml")
+    for word in words:
+        assert word in told
+
+
+def test_no_structure_at_all(tmp_path):
+    assert "no structure was given" in refuse(tmp_path)
+    assert "there is no file a.xyz" in refuse(tmp_path, "a.xyz")
+    assert "a directory" in refuse(tmp_path, tmp_path)
+
+
+def test_an_explosion_ends_with_its_own_code_and_names_atoms_and_step(tmp_path):
+    """Two atoms on each other's repulsive wall: gone within a step or two."""
+    write_atoms(tmp_path / "bomb.xyz", Atoms("Ar2", positions=[[0, 0, 0], [0.6, 0, 0]], cell=[30] * 3, pbc=True))
+    ended = call("simulate", "bomb.xyz", "--steps", "50", "--timestep", "5", "--out", "x", cwd=tmp_path).expect(3)
+    assert ended.err.count("\n") == 1
+    for word in ("mdrun: step 1", "ids 0, 1", "last good step is 0", "--timestep"):
+        assert word in ended.err
+    status = (tmp_path / "x" / "status.json").read_text()
+    assert '"state": "failed"' in status
+    assert '"exit_code": 3' in status
+    assert "ids 0, 1" in status
+    assert not (tmp_path / "x" / "checkpoint.npz").exists()
+
+
+def test_forces_that_are_not_finite_end_the_run_at_once(tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "import torch\nfrom mdrun.potentials.base import Forces\n\n\n"
+        "class Bad:\n    cutoff = 5.0\n\n"
+        "    def __init__(self, numbers, at):\n        self.calls, self.at = -1, int(at)\n\n"
+        "    def __call__(self, domain, totals):\n        self.calls += 1\n"
+        "        forces = torch.zeros((domain.n_owned, 3), dtype=torch.float64)\n"
+        "        if self.calls == self.at:\n            forces[domain.ids[: domain.n_owned] == 1] = float('nan')\n"
+        "        return Forces(forces, 0.0, torch.zeros((3, 3), dtype=torch.float64))\n"
+    )
+    write_atoms(tmp_path / "pair.xyz", Atoms("Ar2", positions=np.eye(3)[:2] * 9, cell=[30] * 3, pbc=True))
+    words = ("simulate", "pair.xyz", "--steps", "9", "--log-every", "1")
+    ended = call(*words, "--model", "bad.py:Bad,at=4", "--out", "x", cwd=tmp_path).expect(3)
+    assert "step 4: the force on 1 atom (ids 1)" in ended.err
+    assert "The last good step is 3." in ended.err
+    assert (tmp_path / "x" / "thermo.csv").read_text().splitlines()[-1].startswith("3,")
+    ended = call(*words, "--model", "bad.py:Bad,at=0", "--out", "y", cwd=tmp_path).expect(3)
+    assert "The input itself is at fault." in ended.err
