@@ -42,22 +42,6 @@ class Partition:
             return np.zeros(len(frac), np.int64)
         return _descend(frac, self.axis, self.cut, self.lower, self.upper)
 
-    def boxes(self, pbc: tuple[bool, bool, bool]) -> np.ndarray:
-        """(size, 3, 2) lower and upper faces of every rank's box; outer faces of open axes are infinite."""
-        whole = np.array([[0.0, 1.0] if p else [-np.inf, np.inf] for p in pbc])
-        size = len(self.axis) + 1
-        boxes = np.empty((size, 3, 2))
-        stack = [(0 if len(self.axis) else -1, whole)]
-        while stack:
-            node, box = stack.pop()
-            if node < 0:
-                boxes[-1 - node] = box
-                continue
-            below, above = box.copy(), box.copy()
-            below[self.axis[node], 1] = above[self.axis[node], 0] = self.cut[node]
-            stack += [(int(self.lower[node]), below), (int(self.upper[node]), above)]
-        return boxes
-
 
 @njit(cache=True)
 def _descend(frac, axis, cut, lower, upper):
