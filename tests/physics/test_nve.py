@@ -11,11 +11,13 @@ from ase.calculators.lj import LennardJones as AseLennardJones
 from ase.md.verlet import VelocityVerlet as AseVerlet
 
 from mdrun import units
+from mdrun.errors import SimulationError
 from mdrun.integrate.verlet import VelocityVerlet
+from mdrun.potentials.eam import EAM
+from mdrun.potentials.emt import EMT
 from mdrun.potentials.lennard_jones import make_lennard_jones
 from tests.physics.systems import FS, argon_liquid, smooth_argon, warmed
-from tests.systems import argon, free_particles, pfcc, simulate
-
+from tests.systems import DATA, argon, free_particles, pfcc, simulate
 
 # The casebook
 
@@ -136,6 +138,32 @@ def test_energy_errors_are_of_second_order_in_the_time_step():
     assert errors[1] / errors[2] == pytest.approx(4, abs=0.4)
 
 
+METALS = {
+    "setfl": ("Cu", 3.63, lambda: EAM.from_file(DATA / "potentials" / "Cu_mishin1.eam.alloy", (29,))),
+    "funcfl": ("Cu", 3.63, lambda: EAM.from_file(DATA / "potentials" / "Cu_u3.eam", (29,))),
+    "finnis_sinclair": ("Fe", 2.87, lambda: EAM.from_file(DATA / "potentials" / "Fe_mm.eam.fs", (26,))),
+    "emt": ("Cu", 3.63, lambda: EMT.for_species((29,))),
+}
+
+
+@pytest.mark.parametrize("metal", METALS)
+def test_metals_conserve_energy_to_second_order_in_the_time_step(metal):
+    """Across the knots of tabulated functions too: their slopes are continuous, and forces are exact derivatives."""
+    symbol, a, make = METALS[metal]
+    errors = []
+    for timestep, n_steps in ((4, 200), (2, 400)):
+        atoms = warmed(bulk(symbol, a=a, cubic=True) * (3, 3, 3), 600)
+        run = simulate(atoms, make(), VelocityVerlet(timestep * FS), n_steps, watch=20 // timestep)
+        errors.append(run.total_energies.std())
+    assert errors[0] / errors[1] == pytest.approx(4, abs=0.2)
+    assert errors[1] < 1e-3 * run.kinetic_energies.mean()
+
+
+def test_a_run_that_explodes_is_stopped_with_its_atoms_and_its_last_good_step():  # A-58
+    with pytest.raises(SimulationError, match=r"step \d+: .* \(ids \d+, .*last good step is \d+"):
+        simulate(warmed(pfcc(4, 4, 4), 300), argon(), VelocityVerlet(200 * FS), 1000)
+
+
 def test_time_runs_backwards_when_momenta_turn_round():
     atoms = argon_liquid(3)
     there = simulate(atoms, argon(shift=True), VelocityVerlet(2 * FS), 200)
@@ -151,7 +179,7 @@ def test_time_runs_backwards_when_momenta_turn_round():
 @pytest.mark.parametrize("n_steps", [1, 1000])
 def test_momentum_is_conserved(n_steps):
     atoms = argon_liquid(3)
-    atoms.set_momenta(atoms.get_momenta() + [0.3, -0.2, 0.1])
+    atoms.set_momenta(atoms.get_momenta() + np.array([0.3, -0.2, 0.1]))
     run = simulate(atoms, argon(), VelocityVerlet(2 * FS), n_steps)
     np.testing.assert_allclose(run.momenta[-1].sum(axis=0), atoms.get_momenta().sum(axis=0), rtol=0, atol=1e-10)
 
