@@ -16,6 +16,8 @@ from mdrun.potentials.base import ForceModel
 from mdrun.potentials.eam import EAM
 from mdrun.potentials.emt import EMT
 from mdrun.potentials.lennard_jones import make_lennard_jones
+from mdrun.potentials.stillinger_weber import StillingerWeber
+from mdrun.potentials.tersoff import Tersoff
 from mdrun.scope import Scope
 from tests.physics.systems import smooth_argon
 from tests.systems import DATA, argon, evaluate, pfcc, species_of, state_of
@@ -55,6 +57,10 @@ def eam(file: str):
     return lambda numbers: EAM.from_file(DATA / "potentials" / file, numbers)
 
 
+def three_body(model, file: str):
+    return lambda numbers: model.load(DATA / "potentials" / file, numbers)
+
+
 CASES = {
     "lj_bulk": (lambda: pfcc(2, 2, 2), lambda _: argon(8.5, shift=True)),
     "lj_skewed": (lambda: small_and_skewed([18], 5.6), lambda _: argon(8.5, shift=True)),
@@ -75,6 +81,14 @@ CASES = {
     "eam_funcfl_cluster": (lambda: open_along(alloy([29], 3.6), 0, 1, 2), eam("Cu_u3.eam")),
     "eam_finnis_sinclair": (lambda: alloy([26], 3.6), eam("Fe_mm.eam.fs")),
     "eam_finnis_sinclair_skewed": (lambda: small_and_skewed([26], 3.6), eam("Fe_mm.eam.fs")),
+    "sw_mixture": (lambda: alloy([6, 14, 32], 4.3), three_body(StillingerWeber, "mixed.sw")),
+    "sw_skewed": (lambda: small_and_skewed([6, 14, 32], 3.9), three_body(StillingerWeber, "mixed.sw")),
+    "sw_slab": (lambda: open_along(alloy([14], 4.6), 1), three_body(StillingerWeber, "Si.sw")),
+    "sw_cluster": (lambda: open_along(alloy([6, 14], 4.3), 0, 1, 2), three_body(StillingerWeber, "mixed.sw")),
+    "tersoff_mixture": (lambda: alloy([6, 14, 32], 4.0), three_body(Tersoff, "mixed.tersoff")),
+    "tersoff_skewed": (lambda: small_and_skewed([6, 14, 32], 3.4), three_body(Tersoff, "mixed.tersoff")),
+    "tersoff_slab": (lambda: open_along(alloy([6, 14], 3.8), 1), three_body(Tersoff, "SiC.tersoff")),
+    "tersoff_cluster": (lambda: open_along(alloy([14], 4.2), 0, 1, 2), three_body(Tersoff, "Si.tersoff")),
 }
 
 
