@@ -152,7 +152,7 @@ def test_scratch_space_of_the_sentinel_works_but_nobody_shares_it():
 def test_the_sentinel_is_a_context_of_one_process():
     assert isinstance(NOT_DISTRIBUTED, DistributedContext)
     assert (NOT_DISTRIBUTED.rank, NOT_DISTRIBUTED.world_size) == (0, 1)
-    assert not (NOT_DISTRIBUTED.is_halo or NOT_DISTRIBUTED.is_sharded or NOT_DISTRIBUTED.is_distributed)
+    assert not any((NOT_DISTRIBUTED.is_halo, NOT_DISTRIBUTED.is_sharded, NOT_DISTRIBUTED.is_distributed))
     assert NOT_DISTRIBUTED.n_owned is None
     assert NOT_DISTRIBUTED.n_padded is None
 
@@ -340,9 +340,8 @@ def test_a_model_without_hooks_is_welcome(domain):
     ],
 )
 def test_what_a_model_returns_is_checked(domain, forces, energy, error, text):
-    model = Witness()
-    with Scope(model, domain, 32) as scope, pytest.raises(error, match=text):
-        scope.model = type("Bad", (Witness,), {"__call__": lambda *_: Forces(forces.double(), energy)})()
+    bad = type("Bad", (Witness,), {"__call__": lambda *_: Forces(forces.double(), energy)})()
+    with Scope(bad, domain, 32) as scope, pytest.raises(error, match=text):
         scope(domain, totals=True)
 
 
@@ -350,8 +349,8 @@ def test_the_atom_with_the_bad_force_is_named_by_its_id(domain):
     forces = torch.zeros(32, 3).double()
     row = 11
     forces[row, 1] = torch.nan
-    with Scope(Witness(), domain, 32) as scope, pytest.raises(SimulationError, match=f"ids {int(domain.ids[row])}\\)"):
-        scope.model = type("Bad", (Witness,), {"__call__": lambda *_: Forces(forces, 0.0)})()
+    bad = type("Bad", (Witness,), {"__call__": lambda *_: Forces(forces, 0.0)})()
+    with Scope(bad, domain, 32) as scope, pytest.raises(SimulationError, match=f"ids {int(domain.ids[row])}\\)"):
         scope(domain, totals=True)
 
 
