@@ -92,7 +92,8 @@ def check_invariance(atoms: Atoms, make_model: Callable[[tuple[int, ...]], Force
     model = make_model(species_of(atoms))
     most, before = numba.config.NUMBA_NUM_THREADS, numba.get_num_threads()
     found = []
-    for n_threads, skin, totals in ((1, 1.0, True), (most, 1.0, True), (1, 1.0, False), (most, 0.2, False), (1, 3, True)):
+    ways = ((1, 1.0, True), (most, 1.0, True), (1, 1.0, False), (most, 0.2, False), (1, 3.0, True))
+    for n_threads, skin, totals in ways:
         state, domain = state_of(atoms), Domain(Comm(), model.cutoff, skin)
         numba.set_num_threads(n_threads)
         try:
