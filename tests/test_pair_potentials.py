@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 from pathlib import Path
@@ -404,6 +405,20 @@ def test_atoms_within_the_barrier_stop_the_run_and_are_named(more):
     assert np.isfinite(pair_energy(spec, top * 1.001)[1])
     with pytest.raises(SimulationError, match=r"atoms 0 and 1 are .* Å apart.*Buckingham's barrier"):
         pair_energy(spec, top * 0.999)
+
+
+# The documentation
+
+
+def test_the_potential_that_the_documentation_adds_is_what_it_says(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[1] / "docs" / "pair_potentials.md").read_text()
+    (tmp_path / "soft_sphere.py").write_text(text.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    family = importlib.import_module("soft_sphere").SOFT_SPHERE
+    model = family.load(None, {"epsilon": "0.1", "sigma": "3", "cutoff": "8"}, (18,))
+    result = evaluate(Atoms("Ar2", positions=[[0, 0, 0], [0, 0, 2.7]]), model)
+    assert result.energy == pytest.approx(0.1 * (3 / 2.7) ** 12, rel=1e-12)
+    assert result.forces[1, 2] == pytest.approx(12 * result.energy / 2.7, rel=1e-12)
 
 
 # Tables
