@@ -39,7 +39,7 @@ JOBS: dict[str, Job] = {
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
 }
-ALWAYS = ("statics", "dynamics", "verbs", "halo", "rebuilds")
+ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds")
 
 
 def jobs_on(n_ranks: int) -> str:
