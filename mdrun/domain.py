@@ -24,6 +24,7 @@ from mdrun.neighbors.grid import make_grid, order_by_bin_and_id
 from mdrun.state import FIELDS, State
 
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
+NOWHERE = 1e15  # Å; its square is finite in single precision too
 REPARTITION_AT = 1.1  # cut space anew once the imbalance has grown by a tenth
 
 
@@ -67,7 +68,9 @@ class Domain:
         comm: the ranks that share the atoms.
         cutoff, skin: Å. Ghosts and list reach ``cutoff + skin``.
         check_every: look at displacements every so many steps; more than 1 risks dangerous builds.
-        positions: (3, n_padded) Å; x, y and z each contiguous, owned rows first.
+        packed: (n_padded + 1, 4) x, y, z (Å) and type of each row, owned rows first: one cache line a neighbour. The
+            last row lies far from everything; what fills up the list's vectors refers to it.
+        positions: (3, n_padded) Å, a view of ``packed``.
         types, charges, ids: (n_padded,).
         neighbors: (n_owned, width) int32 padded rows, the first ``n_neighbors[i]`` of row i valid.
         n_neighbors: (n_owned,) int32.
@@ -86,6 +89,7 @@ class Domain:
     def __post_init__(self) -> None:
         self._list = NeighborList()
         self._steps_since_check = 0
+        self._single = np.empty((0, 4), np.float32)
         self._was_outrun = False  # forces were computed while an atom here was beyond the list's safe reach
         self.plan: HaloPlan | None = None
 
@@ -95,7 +99,24 @@ class Domain:
 
     @property
     def n_padded(self) -> int:
-        return self.positions.shape[1]
+        return len(self._packed) - 1
+
+    @property
+    def packed(self) -> Tensor:
+        return torch.from_numpy(self._packed)
+
+    def packed_in(self, dtype: type) -> Tensor:
+        """``packed`` itself for float64; for float32 with coordinates relative to the middle of the rank's rows."""
+        if dtype is np.float64:
+            return self.packed
+        if len(self._single) != len(self._packed):
+            self._single = np.empty(self._packed.shape, np.float32)
+        _to_single(self._packed, self._middle, self._single)
+        return torch.from_numpy(self._single)
+
+    @property
+    def positions(self) -> Tensor:
+        return self.packed[:-1, :3].T
 
     @property
     def n_ghosts(self) -> int:
@@ -126,8 +147,9 @@ class Domain:
         if not torch.equal(state.cell, self._cell_now):
             self._learn_strain(state)
         moved2 = _move_owned(
-            state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), self._strain.numpy(), self._x
-        )
+            state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), self._strain.numpy(),
+            self._packed,
+        )  # fmt: skip
         self._steps_since_check += 1
         looks = self._steps_since_check >= self.check_every
         if looks:
@@ -182,8 +204,9 @@ class Domain:
         self._adopt_ghosts(state)
         self._box_then = box
         self._learn_strain(state)
-        _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._x)
+        _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._packed)
         self._refresh_ghosts(state.cell)
+        self._middle = _middle(self._packed)
         self._list.build(self.positions, self.n_owned, self.ghost_width)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
         self._was_outrun = False
@@ -231,25 +254,26 @@ class Domain:
             torch.cat([arrays[name], ghosts[name]]) for name in ("ids", "types", "charges")
         )
         self.n_owned = state.n_owned
-        self._x = np.empty((3, len(self.ids)))
-        self.positions = torch.from_numpy(self._x)
+        self._packed = np.full((len(self.ids) + 1, 4), NOWHERE)
+        self._packed[:-1, 3] = self.types.numpy()
+        self._packed[-1, 3] = 0
         self._then = state.positions.numpy().copy()
 
     def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool = False) -> bool:
         """Send images to where they are mirrored; whether any rank wants to rebuild."""
         plan = self.plan
         assert plan is not None
-        rows = _images(self._x, plan.send_indices.numpy(), plan.send_shifts.numpy(), cell.numpy())
+        rows = _images(self._packed, plan.send_indices.numpy(), plan.send_shifts.numpy(), cell.numpy())
         ghosts, rebuild = self.comm.exchange_and_agree(
             torch.from_numpy(rows), plan.send_sizes, plan.recv_sizes, wants_rebuild
         )
-        self._x[:, self.n_owned :] = ghosts.numpy().T
+        self._packed[self.n_owned : -1, :3] = ghosts.numpy()
         return rebuild
 
 
 @njit(parallel=True, cache=True)
-def _move_owned(positions, shifts, then, cell, strain, x):
-    """Write wrapped owned positions into ``x``; the largest squared displacement beside the cell's strain.
+def _move_owned(positions, shifts, then, cell, strain, packed):
+    """Write wrapped owned positions into ``packed``; the largest squared displacement beside the cell's strain.
 
     NaN if any displacement is.
     """
@@ -259,7 +283,7 @@ def _move_owned(positions, shifts, then, cell, strain, x):
         r = positions[i]
         moved2 = 0.0
         for d in range(3):
-            x[d, i] = r[d] + shifts[i, 0] * cell[0, d] + shifts[i, 1] * cell[1, d] + shifts[i, 2] * cell[2, d]
+            packed[i, d] = r[d] + shifts[i, 0] * cell[0, d] + shifts[i, 1] * cell[1, d] + shifts[i, 2] * cell[2, d]
             moved = r[d] - (then[i, 0] * strain[0, d] + then[i, 1] * strain[1, d] + then[i, 2] * strain[2, d])
             moved2 += moved * moved
         largest = max(largest, moved2)
@@ -268,12 +292,31 @@ def _move_owned(positions, shifts, then, cell, strain, x):
 
 
 @njit(cache=True)
-def _images(x, rows, shifts, cell):
+def _images(packed, rows, shifts, cell):
     """(n, 3) positions of the images that other boxes see: the owner's plus whole cell vectors, as they are now."""
     out = np.empty((len(rows), 3))
     for k in range(len(rows)):
+        row = packed[rows[k]]
         for d in range(3):
-            out[k, d] = (
-                x[d, rows[k]] + shifts[k, 0] * cell[0, d] + shifts[k, 1] * cell[1, d] + shifts[k, 2] * cell[2, d]
-            )
+            out[k, d] = row[d] + shifts[k, 0] * cell[0, d] + shifts[k, 1] * cell[1, d] + shifts[k, 2] * cell[2, d]
     return out
+
+
+@njit(cache=True)
+def _middle(packed):
+    """(3,) of the bounds of all rows but the last."""
+    lo, hi = np.full(3, np.inf), np.full(3, -np.inf)
+    for i in range(len(packed) - 1):
+        for d in range(3):
+            lo[d] = min(lo[d], packed[i, d])
+            hi[d] = max(hi[d], packed[i, d])
+    return (lo + hi) / 2
+
+
+@njit(parallel=True, cache=True)
+def _to_single(packed, origin, single):
+    for i in prange(len(packed)):
+        single[i, 0] = packed[i, 0] - origin[0]
+        single[i, 1] = packed[i, 1] - origin[1]
+        single[i, 2] = packed[i, 2] - origin[2]
+        single[i, 3] = packed[i, 3]

@@ -13,17 +13,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
+import numba
 import numpy as np
 import torch
 from numba import njit, prange
 from numba.extending import register_jitable
 
 from mdrun.domain import Domain
+from mdrun.lanes import gather_rows
 from mdrun.potentials import arithmetic
 from mdrun.potentials.base import Forces
+from mdrun.potentials.precision import DOUBLE, Precision, in_single
 
 # Sums may be reordered into vectors, but infinities and NaN keep their meaning: they must reach the forces.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -43,6 +46,7 @@ class PairPotential:
     name: str
     formula: Formula
     table: np.ndarray
+    precision: Precision = field(default=DOUBLE, kw_only=True)
 
     @property
     def cutoff(self) -> float:
@@ -50,19 +54,23 @@ class PairPotential:
         return float(self.table[..., 0].max()) ** 0.5
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
-        forces_only, with_totals = pair_kernels(self.formula)
+        loop = pair_loop(self.formula, self.precision.terms)
         forces = np.empty((domain.n_owned, 3))
-        charges = (
-            domain.charges.numpy() if _uses_charges(self.formula) else None
-        )  # None compiles to a loop without them
-        arguments = (
-            domain.positions.numpy(), domain.types.numpy(), charges, domain.neighbors.numpy(),
-            domain.n_neighbors.numpy(), self.table, forces,
-        )  # fmt: skip
+        # Numba compiles a loop of its own for each choice of None
+        sums = loop(
+            domain.packed_in(self.precision.terms).numpy(),
+            domain.charges.numpy().astype(self.precision.terms, copy=False) if _uses_charges(self.formula) else None,
+            domain.neighbors.numpy(),
+            domain.n_neighbors.numpy(),
+            self.table.astype(self.precision.terms, copy=False),
+            None if len(self.table) == 1 else True,
+            forces,
+            self.precision.sums(0),
+            True if totals else None,
+            numba.get_num_threads(),
+        )
         if not totals:
-            forces_only(*arguments)
             return Forces(torch.from_numpy(forces))
-        sums = with_totals(*arguments)
         return Forces(torch.from_numpy(forces), float(sums[0]), virial_tensor(sums[1:]))
 
 
@@ -82,89 +90,76 @@ def virial_tensor(six: np.ndarray) -> torch.Tensor:
 
 
 @cache
-def pair_kernels(formula: Formula) -> tuple[Callable, Callable]:
-    """The two loops of a formula: forces alone, and forces with energy and virial."""
+def pair_loop(formula: Formula, terms: type) -> Callable:
+    """The loop of a formula, its terms in float64 or float32."""
     # Numba's cache on disk knows a formula by its name; its text, and that of what it may call, makes an edited one
     # another kernel.
     source = inspect.getsource(formula) + inspect.getsource(arithmetic)
     text = hashlib.sha256(source.encode()).hexdigest()
+    charged = _uses_charges(formula)
+    in_terms = pair_formula(in_single(formula)) if terms is np.float32 else formula
 
-    if _uses_charges(formula):
-        pair = formula
+    if charged:
+        pair = in_terms
     else:
 
         @register_jitable(inline="always")
         def pair(r2, p, qq):
-            return formula(r2, p)
+            return in_terms(r2, p)
 
     @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-    def forces_only(x, types, charges, neighbors, n_neighbors, table, forces):
+    def loop(packed, charges, neighbors, n_neighbors, table, mixture, forces, zero, totals, n_chunks):
+        """Fill ``forces``; half sums of energy and virial, since each pair is met from both of its ends."""
         assert text
-        single = table.shape[0] == 1
-        for i in prange(len(forces)):
-            xi, yi, zi = x[0, i], x[1, i], x[2, i]
-            fx = fy = fz = 0.0
-            mine = table[types[i]]
-            if single:
-                p = mine[0]
-                for k in range(n_neighbors[i]):
-                    j = neighbors[i, k]
-                    dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-                    r2 = dx * dx + dy * dy + dz * dz
-                    _, f = pair(r2, p, 0.0 if charges is None else charges[i] * charges[j])
-                    f = f if r2 < p[0] else 0.0
-                    fx -= f * dx
-                    fy -= f * dy
-                    fz -= f * dz
-            else:
-                for k in range(n_neighbors[i]):
-                    j = neighbors[i, k]
-                    p = mine[types[j]]
-                    dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-                    r2 = dx * dx + dy * dy + dz * dz
-                    _, f = pair(r2, p, 0.0 if charges is None else charges[i] * charges[j])
-                    f = f if r2 < p[0] else 0.0
-                    fx -= f * dx
-                    fy -= f * dy
-                    fz -= f * dz
-            forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-
-    @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-    def with_totals(x, types, charges, neighbors, n_neighbors, table, forces):
-        assert text
+        number = packed.dtype.type
+        lanes = 64 // packed.itemsize
+        n = len(forces)
         energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
-        for i in prange(len(forces)):
-            xi, yi, zi = x[0, i], x[1, i], x[2, i]
-            fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = 0.0
-            mine = table[types[i]]
-            for k in range(n_neighbors[i]):
-                j = neighbors[i, k]
-                p = mine[types[j]]
-                dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-                r2 = dx * dx + dy * dy + dz * dz
-                u, f = pair(r2, p, 0.0 if charges is None else charges[i] * charges[j])
-                near = r2 < p[0]
-                u = u if near else 0.0
-                f = f if near else 0.0
-                e += u
-                fx -= f * dx
-                fy -= f * dy
-                fz -= f * dz
-                vxx += f * dx * dx
-                vyy += f * dy * dy
-                vzz += f * dz * dz
-                vyz += f * dy * dz
-                vxz += f * dx * dz
-                vxy += f * dx * dy
-            forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-            energy += e
-            wxx += vxx
-            wyy += vyy
-            wzz += vzz
-            wyz += vyz
-            wxz += vxz
-            wxy += vxy
-        # each pair is met from both of its ends
+        for chunk in prange(n_chunks):
+            room = neighbors.shape[1]
+            x, y, z = np.empty(room, number), np.empty(room, number), np.empty(room, number)
+            types, qq = np.empty(room, number), np.zeros(room, number)
+            for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+                xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
+                row, mine = neighbors[i], table[int(packed[i, 3])]
+                p = mine[0]
+                fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zero
+                n_lanes = (n_neighbors[i] + lanes - 1) // lanes * lanes  # filled up with a row far away
+                for k in range(0, n_lanes, lanes):
+                    if mixture is None:
+                        gather_rows(packed, row, k, x, y, z, None)
+                    else:
+                        gather_rows(packed, row, k, x, y, z, types)
+                if charges is not None:
+                    for k in range(n_neighbors[i]):
+                        qq[k] = charges[i] * charges[row[k]]
+                for k in range(n_lanes):
+                    if mixture is not None:
+                        p = mine[np.int32(types[k])]
+                    dx, dy, dz = x[k] - xi, y[k] - yi, z[k] - zi
+                    r2 = dx * dx + dy * dy + dz * dz
+                    u, f = pair(r2, p, qq[k])
+                    is_far = r2 >= p[0]  # false for NaN, which must reach the force
+                    f = number(0) if is_far else number(f)
+                    fx -= f * dx
+                    fy -= f * dy
+                    fz -= f * dz
+                    if totals is not None:
+                        e += number(0) if is_far else number(u)
+                        vxx += f * dx * dx
+                        vyy += f * dy * dy
+                        vzz += f * dz * dz
+                        vyz += f * dy * dz
+                        vxz += f * dx * dz
+                        vxy += f * dx * dy
+                forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
+                energy += e
+                wxx += vxx
+                wyy += vyy
+                wzz += vzz
+                wyz += vyz
+                wxz += vxz
+                wxy += vxy
         return 0.5 * np.array([energy, wxx, wyy, wzz, wyz, wxz, wxy])
 
-    return forces_only, with_totals
+    return loop

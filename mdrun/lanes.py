@@ -1,0 +1,155 @@
+"""Whole vectors at once: innermost steps that Numba's own loops don't turn into good vector code.
+
+What they store beyond the last number that is wanted, the next call writes over, or nobody reads: targets have room.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic as numba_intrinsic
+
+intrinsic: Any = numba_intrinsic  # its callers pass no typing context, which a type checker can't know
+
+LANES = 16  # numbers of 4 bytes; half as many of 8
+
+_I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+_INTS, _FLOATS = ir.VectorType(_I32, LANES), ir.VectorType(_F32, LANES)
+
+
+@intrinsic
+def copy_lanes(typing_context, source, start, target, place):
+    """``target[place : place + 16] = source[start : start + 16]``; both contiguous, of 4 bytes an item."""
+    signature = types.void(source, types.int64, target, types.int64)
+
+    def emit(context, builder, signature, arguments):
+        lanes = _Lanes(context, builder, signature, arguments)
+        lanes.store(lanes.load(0, arguments[1], _INTS), 2, arguments[3])
+        return context.get_dummy_value()
+
+    return signature, emit
+
+
+@intrinsic
+def append_near(typing_context, x, y, z, rows, start, xi, yi, zi, reach2, out, place):
+    """Store those of ``rows[start : start + 16]`` that are near a point in ``out[place :]``, together; how many.
+
+    The near ones keep their order and are pushed together by one instruction where the processor has it (AVX-512's
+    vpcompressd), by what LLVM makes of it elsewhere.
+
+    Args:
+        x, y, z: (n,) float32 coordinates of the candidates, contiguous.
+        rows: (n,) int32.
+        start: the first candidate.
+        xi, yi, zi, reach2: float32, the point and the squared reach.
+        out: int32, with room for 16 from ``place`` on.
+    """
+    signature = types.int64(
+        x, y, z, rows, types.int64, types.float32, types.float32, types.float32, types.float32, out, types.int64
+    )
+
+    def emit(context, builder, signature, arguments):
+        lanes = _Lanes(context, builder, signature, arguments)
+        start, point, reach2, place = arguments[4], arguments[5:8], arguments[8], arguments[10]
+        dx, dy, dz = (builder.fsub(lanes.load(d, start, _FLOATS), lanes.spread(point[d])) for d in range(3))
+        r2 = builder.fmul(dx, dx)
+        for d in (dy, dz):
+            r2 = lanes.call(f"llvm.fma.v{LANES}f32", _FLOATS, d, d, r2)
+        near = builder.fcmp_ordered("<", r2, lanes.spread(reach2))
+        candidates, anything = lanes.load(3, start, _INTS), ir.Constant(_INTS, ir.Undefined)
+        pushed = lanes.call(f"llvm.experimental.vector.compress.v{LANES}i32", _INTS, candidates, near, anything)
+        lanes.store(pushed, 9, place)
+        bits = builder.bitcast(near, ir.IntType(LANES))
+        return builder.zext(lanes.call(f"llvm.ctpop.i{LANES}", bits.type, bits), _I64)
+
+    return signature, emit
+
+
+@intrinsic
+def gather_rows(typing_context, source, index, start, a, b, c, d):
+    """``a[k], b[k], c[k], d[k] = source[index[k]]`` for the ``lanes`` of k from ``start`` on.
+
+    Loads each row whole and transposes in registers, which is faster than a processor's gathers of single columns.
+
+    Args:
+        source: (n, 4) float64 or float32, contiguous.
+        index: int32 rows; ``lanes`` is 8 for float64, 16 for float32.
+        a, b, c, d: targets of ``source``'s type; None for a column that is not wanted.
+    """
+    signature = types.void(source, index, types.int64, a, b, c, d)
+
+    def emit(context, builder, signature, arguments):
+        lanes = _Lanes(context, builder, signature, arguments)
+        item = context.get_value_type(signature.args[0].dtype)
+        n = LANES if item == _F32 else LANES // 2
+        groups = [[4 * g + k for g in range(n // 4)] for k in range(4)]  # lanes k, k + 4, k + 8, ... side by side
+        quads = []
+        for group in groups:
+            rows = [lanes.row(0, lanes.item(1, builder.add(arguments[2], _I64(lane))), item) for lane in group]
+            while len(rows) > 1:
+                rows = [lanes.joined(rows[k], rows[k + 1]) for k in range(0, len(rows), 2)]
+            quads.append(rows[0])
+        # 4 x 4 transposes within groups of four lanes, all groups at once
+        low = [lanes.woven(quads[0], quads[1], 0), lanes.woven(quads[2], quads[3], 0)]
+        high = [lanes.woven(quads[0], quads[1], 2), lanes.woven(quads[2], quads[3], 2)]
+        columns = [lanes.paired(two[0], two[1], first) for two in (low, high) for first in (0, 2)]
+        for target, column in enumerate(columns, 3):
+            if signature.args[target] is not types.none:
+                lanes.store(column, target, arguments[2])
+        return context.get_dummy_value()
+
+    return signature, emit
+
+
+class _Lanes:
+    """LLVM's words for loads, stores and calls on vectors of 16."""
+
+    def __init__(self, context, builder, signature, arguments) -> None:
+        self.context, self.builder, self.signature, self.arguments = context, builder, signature, arguments
+
+    def _pointer(self, which: int, index, kind: ir.VectorType):
+        array = self.context.make_array(self.signature.args[which])(self.context, self.builder, self.arguments[which])
+        return self.builder.bitcast(self.builder.gep(array.data, [index]), kind.as_pointer())
+
+    def load(self, which: int, index, kind: ir.VectorType):
+        loaded = self.builder.load(self._pointer(which, index, kind))
+        loaded.align = 4  # of an item, not of the vector
+        return loaded
+
+    def store(self, lanes, which: int, index) -> None:
+        self.builder.store(lanes, self._pointer(which, index, lanes.type)).align = 4
+
+    def item(self, which: int, index):
+        return self.builder.sext(self.builder.load(self._pointer(which, index, _I32)), _I64)
+
+    def row(self, which: int, index, item):
+        """Four numbers of a row."""
+        return self.load(which, self.builder.shl(index, _I64(2)), ir.VectorType(item, 4))
+
+    def _shuffled(self, one, two, places: list[int]):
+        return self.builder.shuffle_vector(one, two, ir.Constant(ir.VectorType(_I32, len(places)), places))
+
+    def joined(self, one, two):
+        return self._shuffled(one, two, list(range(2 * one.type.count)))
+
+    def woven(self, one, two, first: int):
+        """Of each four lanes the two from ``first`` on, from both in turn: 1a 2a 1b 2b."""
+        n = one.type.count
+        return self._shuffled(one, two, [q + k + v for q in range(first, n, 4) for k in (0, 1) for v in (0, n)])
+
+    def paired(self, one, two, first: int):
+        """Of each four lanes the two from ``first`` on, one's before two's: 1a 1b 2a 2b."""
+        n = one.type.count
+        return self._shuffled(one, two, [q + k + v for q in range(first, n, 4) for v in (0, n) for k in (0, 1)])
+
+    def spread(self, number):
+        nothing = ir.Constant(_FLOATS, ir.Undefined)
+        one = self.builder.insert_element(nothing, number, _I32(0))
+        return self.builder.shuffle_vector(one, nothing, ir.Constant(_INTS, [0] * LANES))
+
+    def call(self, name: str, result, *operands):
+        kind = ir.FunctionType(result, [operand.type for operand in operands])
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), operands)
