@@ -13,5 +13,5 @@ def test_a_rank_that_fails_ends_the_launch_and_its_words_are_shown():
 
 
 def test_ranks_that_sleep_are_ended_when_the_time_is_up():
-    with pytest.raises(RanksFailed, match=r"(?s)the time is up, ranks \[0, 1\] are still at work.*in sleep"):
-        launch(2, "sleep", limit_s=12)
+    with pytest.raises(RanksFailed, match=r"(?s)the time is up, ranks \[0, 1\] are still at work"):
+        launch(2, "sleep", limit_s=5)
