@@ -55,5 +55,4 @@ def test_argon_is_a_sum_over_every_image(name, n_ranks, answers):
 @pytest.mark.parametrize("name", [name for name, case in CASEBOOK.items() if case.energy is not None])
 def test_the_energy_is_that_of_the_casebook(name, n_ranks, answers):
     case = CASEBOOK[name]
-    tolerance = 6e-10 * max(1, len(case.atoms()) // 2) if len(case.atoms()) > 32 else 2e-9
-    assert answers(n_ranks)[f"statics/{name}/energy"] == pytest.approx(case.energy, rel=1e-11, abs=tolerance)
+    assert answers(n_ranks)[f"statics/{name}/energy"] == pytest.approx(case.energy, rel=0, abs=case.tolerance)

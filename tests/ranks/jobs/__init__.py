@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mdrun.comm import Comm
-from tests.ranks.jobs import dynamics, halo, rebuilds, statics, users, verbs
+from tests.ranks.jobs import charges, dynamics, halo, rebuilds, statics, users, verbs
 
 Job = Callable[[Comm], dict[str, np.ndarray]]
 
@@ -34,11 +34,12 @@ JOBS: dict[str, Job] = {
     "verbs": verbs.compute,
     "users": users.compute,
     "halo": halo.compute,
+    "charges": charges.compute,
     "rebuilds": rebuilds.compute,
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
 }
-ALWAYS = ("statics", "dynamics", "verbs", "halo", "rebuilds")
+ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds")
 
 
 def jobs_on(n_ranks: int) -> str:

@@ -43,7 +43,7 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
 def border_crossing() -> np.ndarray:
     """A-24: an atom passes x = 20, where two ranks meet, at 0.1 Å/fs."""
     atoms = in_box([(19.9, 10, 10), (24.5, 10, 10)], [40, 20, 20])
-    atoms.set_momenta([[40.669, 0, 0], [0, 0, 0]])
+    atoms.set_momenta([[atoms.get_masses()[0] * 0.1 / units.FS, 0, 0], [0, 0, 0]])
     return atoms
 
 

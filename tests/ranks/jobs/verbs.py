@@ -20,7 +20,8 @@ N_STRUCTURES = 3
 
 def feature(ids: Tensor) -> Tensor:
     """(n, 2) something that tells atoms apart."""
-    return torch.stack([torch.sin(ids + 0.5), torch.cos(2.0 * ids)], dim=1)
+    phase = ids.double()
+    return torch.stack([torch.sin(phase + 0.5), torch.cos(2.0 * phase)], dim=1)
 
 
 class Probe:
