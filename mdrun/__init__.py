@@ -15,6 +15,7 @@ _EXPORTS = {
     "current_dd_context": "mdrun.context",
     "refresh_neighbors": "mdrun.verbs",
     "scatter_to_owners": "mdrun.verbs",
+    "sum_into_owners": "mdrun.verbs",
     "system_sum": "mdrun.verbs",
     "to_local": "mdrun.verbs",
 }

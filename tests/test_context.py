@@ -21,6 +21,7 @@ from mdrun import (
     current_dd_context,
     refresh_neighbors,
     scatter_to_owners,
+    sum_into_owners,
     system_sum,
     to_local,
 )
@@ -361,6 +362,7 @@ def test_verbs_are_the_identity_outside_of_a_context():
     x = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
     assert refresh_neighbors(x) is x
     assert scatter_to_owners(x) is x
+    assert sum_into_owners(x) is x
     assert to_local(x) is x
 
 
@@ -392,6 +394,7 @@ def test_scatter_sums_every_image_of_an_atom(inside):
     ones = torch.ones((inside.n_padded, 2), dtype=torch.float64)
     images = np.bincount(inside.ids.numpy())
     np.testing.assert_array_equal(scatter_to_owners(ones)[:, 0], images[inside.ids.numpy()])
+    np.testing.assert_array_equal(sum_into_owners(ones)[:, 0], images[inside.ids.numpy()[: inside.n_owned]])
 
 
 def test_system_sum_counts_owned_rows_only(inside):
@@ -399,7 +402,7 @@ def test_system_sum_counts_owned_rows_only(inside):
     assert system_sum(values, torch.zeros(inside.n_padded, dtype=torch.int64), 1).tolist() == [32]
 
 
-@pytest.mark.parametrize("verb", [refresh_neighbors, scatter_to_owners])
+@pytest.mark.parametrize("verb", [refresh_neighbors, scatter_to_owners, sum_into_owners])
 def test_another_number_of_rows_is_refused(inside, verb):
     with pytest.raises(ValueError, match=f"not {inside.n_padded + 1}"):
         verb(torch.zeros(inside.n_padded + 1))
@@ -423,4 +426,5 @@ def test_verbs_are_differentiable(inside, order):
     index = torch.arange(inside.n_padded) % 3
     assert check(lambda x: refresh_neighbors(x**2), (owned,), fast_mode=True)
     assert check(lambda x: scatter_to_owners(x**2), (padded,), fast_mode=True)
+    assert check(lambda x: sum_into_owners(x**2), (padded,), fast_mode=True)
     assert check(lambda x: system_sum(x**2, index, 3), (padded,), fast_mode=True)

@@ -124,4 +124,3 @@ def test_threads_skin_and_totals_do_not_change_the_forces(name):
 def test_atoms_in_one_place_stop_the_run():
     with pytest.raises(SimulationError, match="not finite"):
         evaluate(Atoms("Si3", positions=[[0, 0, 0], [0, 0, 0], [0, 0, 2.4]]), load_model("tersoff", (14,)))
-

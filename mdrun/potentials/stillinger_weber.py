@@ -209,12 +209,13 @@ def _survey(x, types, short, n_short, pair, angle, moments):
 
 
 @njit(inline="always")
-def _quadratic(m, ux, uy, uz):
-    """The moments' quadratic form at a unit vector, and half its gradient."""
-    wx = m[0] * ux + m[5] * uy + m[4] * uz - m[6]
-    wy = m[5] * ux + m[1] * uy + m[3] * uz - m[7]
-    wz = m[4] * ux + m[3] * uy + m[2] * uz - m[8]
-    return ux * (wx - m[6]) + uy * (wy - m[7]) + uz * (wz - m[8]) + m[9], wx, wy, wz
+def _quadratic(m, i, t, ux, uy, uz):
+    """The quadratic form of the moments of centre i for an end of type t at a unit vector, and half its gradient."""
+    vx, vy, vz = m[i, t, 6], m[i, t, 7], m[i, t, 8]
+    wx = m[i, t, 0] * ux + m[i, t, 5] * uy + m[i, t, 4] * uz - vx
+    wy = m[i, t, 5] * ux + m[i, t, 1] * uy + m[i, t, 3] * uz - vy
+    wz = m[i, t, 4] * ux + m[i, t, 3] * uy + m[i, t, 2] * uz - vz
+    return ux * (wx - vx) + uy * (wy - vy) + uz * (wz - vz) + m[i, t, 9], wx, wy, wz
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
@@ -269,7 +270,7 @@ def _push(x, types, short, n_short, pair, angle, moments, forces, totals):
                 decay = p[SIGMA] * depth * depth
                 slope = soft * (p[Q] * inverse + decay) - hard * (p[P] * inverse + decay)
                 # The centre i: energy of its angles with an arm to j, and its gradient as j moves.
-                own, wx, wy, wz = _quadratic(moments[i, tj], ux, uy, uz)
+                own, wx, wy, wz = _quadratic(moments, i, tj, ux, uy, uz)
                 a = angle[ti, tj, tj]
                 own -= a[0] * g * (1.0 - a[1]) ** 2
                 along = ux * wx + uy * wy + uz * wz
@@ -277,7 +278,7 @@ def _push(x, types, short, n_short, pair, angle, moments, forces, totals):
                 push = -own * g * p[GAMMA_SIGMA] * depth * depth - turn * along
                 ax, ay, az = push * ux + turn * wx, push * uy + turn * wy, push * uz + turn * wz
                 # The centre j, seen from it in the opposite direction, as i moves.
-                other, wx, wy, wz = _quadratic(moments[j, ti], -ux, -uy, -uz)
+                other, wx, wy, wz = _quadratic(moments, j, ti, -ux, -uy, -uz)
                 a = angle[tj, ti, ti]
                 other -= a[0] * h * (1.0 - a[1]) ** 2
                 along = ux * wx + uy * wy + uz * wz

@@ -83,5 +83,5 @@ def tables_of(table: Table) -> tuple[np.ndarray, np.ndarray]:
     angle = [table["gamma"], table["c"] ** 2 / d2, d2, table["costheta0"], table["lambda3"] ** m, m, inner, outer]
     columns = [table["A"], table["lambda1"], table["B"], table["lambda2"]]
     columns += [np.where(table["n"] > 0, table["beta"], 0.0), np.where(table["n"] > 0, table["n"], 1.0), inner, outer]
-    bond = np.stack(columns, axis=-1)[:, second, second]
+    bond = np.ascontiguousarray(np.stack(columns, axis=-1)[:, second, second])
     return bond, np.stack(angle, axis=-1)

@@ -1,9 +1,9 @@
 """LAMMPS's parameter files of three-body potentials: entries of three elements and a fixed number of values.
 
 ``#`` starts a comment, an entry starts on a line of its own and may go on over several, its first element is the
-centre of the triplet. Elements are labels: a file may hold several variants, as ``Si(B)`` and ``Si(C)``. The formats are
-described in the documentation of LAMMPS's ``pair_style sw`` and ``pair_style tersoff``. Files are untrusted: whatever
-is wrong with one is told with its line.
+centre of the triplet. Elements are labels: a file may hold several variants, as ``Si(B)`` and ``Si(C)``. The formats
+are described in the documentation of LAMMPS's ``pair_style sw`` and ``pair_style tersoff``. Files are untrusted:
+whatever is wrong with one is told with its line.
 """
 
 from __future__ import annotations

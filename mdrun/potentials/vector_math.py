@@ -48,7 +48,7 @@ def logarithm(x):
 
     Zero, and what is smaller than the smallest normal double, counts as about 1e-308; NaN and infinity give NaN.
     """
-    bits = _bits(x)
+    bits = _bits(x)  # type: ignore[call-arg, var-annotated]
     mantissa = _double((bits & MANTISSA_BITS) | ONE_BITS)
     exponent = _double(ROUNDER_BITS + (bits >> 52) - 1023) - ROUNDER
     is_high = mantissa > SQRT_2
