@@ -6,6 +6,7 @@ fail in whatever collective they wait in, read the posted error and follow with 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -189,30 +190,42 @@ class ProcessComm(Comm):
             is_first = self._store.add(COUNT_KEY, 1) == 1
             if is_first:
                 self._store.set(ERROR_KEY, json.dumps([message, code]))
-        except RuntimeError:  # the store went with the rank that held it
-            return False
+        except RuntimeError:  # the store went with rank 0, which held it and must speak
+            return self.rank == 0
         return is_first
 
     def posted_error(self) -> tuple[str, int] | None:
         try:
-            self._store.wait([ERROR_KEY], timedelta(seconds=PATIENCE))
+            if not self._comes(ERROR_KEY):
+                return None
             message, code = json.loads(self._store.get(ERROR_KEY))
         except RuntimeError:
             return None
         return message, code
 
+    def _comes(self, key: str) -> bool:
+        """Whether the store gets the key before patience ends. Asked again and again: a wait that ran out would leave
+        the connection to the store unusable."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._store.check([key]):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
     def abort(self) -> None:
         if not self._dist.is_initialized():
             return
-        store = self._store
         self._dist.destroy_process_group()
+        self._mesh = None
+        gc.collect()  # connections close with the last reference to the group
         # A launcher kills all once one has ended: let rank 0 write the run's last words first.
         try:
             if self.rank == 0:
-                store.set(TOLD_KEY, "1")
+                self._store.set(TOLD_KEY, "1")
                 time.sleep(0.2)
             else:
-                store.wait([TOLD_KEY], timedelta(seconds=PATIENCE))
+                self._comes(TOLD_KEY)
         except RuntimeError:
             pass
 

@@ -28,6 +28,7 @@ class Scope:
 
     def __exit__(self, *exc) -> None:
         teardown(self.model)
+        self.strategy.close(self.context)
 
     @timed("force")
     def __call__(self, domain: Domain, totals: bool) -> Forces:

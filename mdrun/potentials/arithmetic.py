@@ -75,7 +75,9 @@ def exp2(y):
     return (low + f4 * (middle + f4 * high)) * _power_of_two(np.int64(np.int32(whole)))  # type: ignore[call-arg]
 
 
-@overload(exp, inline="always")
+# A function to LLVM, which inlines it as well, and compiles a loop of four exponentials in a fifth of the time that
+# Numba's own inlining takes.
+@overload(exp, jit_options={"fastmath": {"contract"}})
 def _exp(x):
     def formula(x):
         # min and max keep their first argument where it is NaN

@@ -82,12 +82,20 @@ class PairFamily:
     def from_pairs(
         self, pairs: Mapping[tuple[int, int], Values], n_types: int, cutoff: float, shift: bool, name: str
     ) -> PairPotential:
-        """From the values of each unordered pair of types."""
+        """From the values of each unordered pair of types.
+
+        Raises:
+            InputError: they give no finite energy at the cutoff.
+        """
         rows = {}
         for pair, values in pairs.items():
             row = np.array([cutoff**2, *self.row(*values), 0.0])
-            if shift:
-                row[-1] = self.formula(cutoff**2, row)[0]
+            with np.errstate(all="ignore"):
+                at_cutoff = float(self.formula(cutoff**2, row)[0])
+            if not math.isfinite(at_cutoff):
+                named = ", ".join(f"{p.name} = {v:g} {p.unit}" for p, v in zip(self.parameters, values, strict=True))
+                raise InputError(f"{self.word}: {named} give no finite energy at the cutoff, {cutoff:g} Å.")
+            row[-1] = at_cutoff if shift else 0.0
             rows[pair] = row
         return BoundedPair(name, self.formula, symmetric_table(rows, n_types), self.non_finite_means)
 

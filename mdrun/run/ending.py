@@ -30,8 +30,17 @@ def end_with_error(
         traceback.print_exception(error)
     if is_ours:
         print(f"mdrun: {message}", file=sys.stderr, flush=True)
+    _let_go(error)
     comm.abort()
     return code
+
+
+def _let_go(error: BaseException) -> None:
+    """Empty the frames that the error came through: what they hold would keep the connections open."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 def _verdict(error: BaseException, comm: Comm) -> tuple[str, int, bool]:

@@ -104,6 +104,12 @@ class HaloStrategy:
             cap_atoms=self.cap_atoms,
         )
 
+    def close(self, context: DistributedContext) -> None:
+        """Let go of the ranks: their connections live as long as the last reference to the group."""
+        context.mesh = None
+        if context.halo_config is not None:
+            context.halo_config.process_group = None
+
     def publish(self, context: DistributedContext, domain: Domain) -> None:
         """Show the present halo in the context."""
         plan = domain.plan

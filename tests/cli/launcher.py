@@ -82,6 +82,7 @@ class Program:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.kill()
             self.process.wait()
+            psutil.wait_procs(family, timeout=10)
 
 
 def call(*arguments: object, cwd: Path) -> Ended:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
 import torch
 
 from mdrun import current_dd_context
@@ -29,7 +28,7 @@ class Failing:
             if self.fails == "raise":
                 raise RuntimeError("the model gave up")
             if self.fails == "nan":
-                forces[int(np.argmin(domain.ids[: domain.n_owned]))] = float("nan")
+                forces[int(domain.ids[: domain.n_owned].argmin())] = float("nan")
             if self.fails == "virial":
                 virial[0, 0] = float("nan")
             if self.fails == "sleep":

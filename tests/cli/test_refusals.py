@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from ase import Atoms
@@ -9,6 +11,7 @@ from ase.io import write as write_atoms
 
 from tests.cli.launcher import call
 
+PLUGIN = f"{Path(__file__).with_name('plugins.py')}:make"
 CUBE = 'Lattice="12 0 0 0 12 0 0 0 12"'
 AR = ["Ar 1 1 1", "Ar 5 1 1"]
 
@@ -73,7 +76,6 @@ def test_atoms_that_are_too_close_earn_a_warning(write, tmp_path):
         ("lj", ["Na", "(atoms 1, 3)", "it knows", "Ar"]),
         ("emt", ["Na, Ar", "(atoms 0, 1, 2, 3)", "Cu"]),
         ("lj:epsilon=0.01,sigma=3", ["one species", "Na"]),
-        ("lj:epsilon=0.01", ["sigma"]),
         ("lj:epsilonn=1,sigma=2", ["epsilonn"]),
         ("lj:nowhere.toml", ["nowhere.toml"]),
         ("eam:nowhere.alloy", ["nowhere.alloy"]),
@@ -170,21 +172,28 @@ def test_an_explosion_ends_with_its_own_code_and_names_atoms_and_step(tmp_path):
     assert not (tmp_path / "x" / "checkpoint.npz").exists()
 
 
-def test_forces_that_are_not_finite_end_the_run_at_once(tmp_path):
-    (tmp_path / "bad.py").write_text(
-        "import torch\nfrom mdrun.potentials.base import Forces\n\n\n"
-        "class Bad:\n    cutoff = 5.0\n\n"
-        "    def __init__(self, numbers, at):\n        self.calls, self.at = -1, int(at)\n\n"
-        "    def __call__(self, domain, totals):\n        self.calls += 1\n"
-        "        forces = torch.zeros((domain.n_owned, 3), dtype=torch.float64)\n"
-        "        if self.calls == self.at:\n            forces[domain.ids[: domain.n_owned] == 1] = float('nan')\n"
-        "        return Forces(forces, 0.0, torch.zeros((3, 3), dtype=torch.float64))\n"
-    )
+@pytest.fixture
+def pair(tmp_path) -> tuple[str, ...]:
     write_atoms(tmp_path / "pair.xyz", Atoms("Ar2", positions=np.eye(3)[:2] * 9, cell=[30] * 3, pbc=True))
-    words = ("simulate", "pair.xyz", "--steps", "9", "--log-every", "1")
-    ended = call(*words, "--model", "bad.py:Bad,at=4", "--out", "x", cwd=tmp_path).expect(3)
-    assert "step 4: the force on 1 atom (ids 1)" in ended.err
+    return ("simulate", "pair.xyz", "--steps", "9", "--log-every", "1", "--model")
+
+
+def test_forces_that_are_not_finite_end_the_run_at_once(pair, tmp_path):
+    ended = call(*pair, f"{PLUGIN},fails=nan,call=4", "--out", "x", cwd=tmp_path).expect(3)
+    assert "step 4: the force on 1 atom (ids 0)" in ended.err
     assert "The last good step is 3." in ended.err
     assert (tmp_path / "x" / "thermo.csv").read_text().splitlines()[-1].startswith("3,")
-    ended = call(*words, "--model", "bad.py:Bad,at=0", "--out", "y", cwd=tmp_path).expect(3)
+    ended = call(*pair, f"{PLUGIN},fails=nan,call=0", "--out", "y", cwd=tmp_path).expect(3)
     assert "The input itself is at fault." in ended.err
+
+
+def test_a_fault_of_the_model_is_told_with_its_step(pair, tmp_path):
+    ended = call(*pair, f"{PLUGIN},fails=raise,call=4", "--out", "x", cwd=tmp_path).expect(1)
+    assert ended.err == "mdrun: step 4: RuntimeError: the model gave up\n"
+
+
+def test_a_stress_that_is_only_logged_stops_nothing(pair, tmp_path):
+    """A-58: constant energy needs no stress."""
+    call(*pair, f"{PLUGIN},fails=virial,call=4", "--out", "x", cwd=tmp_path).expect(0)
+    pressures = [line.split(",")[6] for line in (tmp_path / "x" / "thermo.csv").read_text().splitlines()[1:]]
+    assert [step for step, pressure in enumerate(pressures) if pressure == "nan"] == [4]
