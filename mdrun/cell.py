@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 
@@ -56,21 +58,36 @@ def volume(cell: Tensor, pbc: Sequence[bool]) -> float:
     return abs(float(torch.linalg.det(cell))) if all(pbc) else math.nan
 
 
-def fractional(positions: Tensor, cell: Tensor) -> Tensor:
-    """(n, 3) coordinates along the rows of ``cell``, which is complete."""
-    return positions @ torch.linalg.inv(cell)
+def folded(positions: Tensor, cell: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    """Fractional coordinates, in [0, 1), strictly, along periodic axes, and the whole numbers added to get there.
 
+    Args:
+        positions: (n, 3) Å, contiguous.
+        cell: (3, 3), complete.
 
-def folded(frac: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:
-    """Coordinates in [0, 1), strictly, along periodic axes, and the whole numbers added to get there.
-
-    -5e-17 + 1 rounds to 1.0: such an atom is put on the lower face, where its image lies.
+    Returns:
+        (n, 3) each; shifts are 0 along open axes.
     """
-    periodic = torch.tensor(pbc, device=frac.device)
-    shifts = torch.where(periodic, -torch.floor(frac), 0.0)
-    over = (frac + shifts >= 1) & periodic
-    shifts = shifts - over.to(frac.dtype)
-    return torch.where(over, 0.0, frac + shifts), shifts
+    inverse = torch.linalg.inv(cell).contiguous().numpy()
+    frac, shifts = _folded(positions.numpy(), inverse, np.array(pbc))
+    return torch.from_numpy(frac), torch.from_numpy(shifts)
+
+
+@njit(parallel=True, cache=True)
+def _folded(positions, inverse, periodic):
+    frac, shifts = np.empty((len(positions), 3)), np.zeros((len(positions), 3))
+    for i in prange(len(positions)):
+        r = positions[i]
+        for d in range(3):
+            f = r[0] * inverse[0, d] + r[1] * inverse[1, d] + r[2] * inverse[2, d]
+            if periodic[d]:
+                shift = -np.floor(f)
+                # -5e-17 + 1 rounds to 1.0: such an atom is put on the lower face, where its image lies.
+                over = f + shift >= 1
+                shifts[i, d] = shift - 1 if over else shift
+                f = 0.0 if over else f + shift
+            frac[i, d] = f
+    return frac, shifts
 
 
 def deformation(before: Tensor, now: Tensor) -> Tensor:

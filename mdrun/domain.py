@@ -20,7 +20,7 @@ from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
 from mdrun.neighbors.cell_list import NeighborList
-from mdrun.neighbors.grid import make_grid, order_by_bin_and_id
+from mdrun.neighbors.grid import bounds, make_grid, order_by_bin_and_id
 from mdrun.state import FIELDS, State
 
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
@@ -189,14 +189,17 @@ class Domain:
         """Wrap, migrate, sort the rows, choose the halo, build the list."""
         box = geometry.completed(state.cell, state.pbc)
         self._heights = geometry.heights(box)
-        frac, _ = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
+        frac, shifts = geometry.folded(state.positions, box, state.pbc)
         if self.partitioner.partition is None or self._is_uneven():
             weights = np.ones(state.n_owned)
             self.partitioner.partition = bisect(frac.numpy(), weights, self._heights.numpy(), self.comm)
             self.partitioner.fresh_imbalance = 0.0
             self.counts.repartitions += 1
+        ids = state.ids
         self.counts.migrations += migrate(state, self.partitioner.partition.owners(frac.numpy()), self.comm)
-        frac, shifts = self._sort_rows(state, box)
+        if state.ids is not ids:  # rows came or went
+            frac, shifts = geometry.folded(state.positions, box, state.pbc)
+        frac, shifts = self._sort_rows(state, frac, shifts)
         self._shifts = shifts.numpy()
         self._learn_boxes(frac.numpy(), state.n_total)
         width = (self.ghost_width / self._heights).numpy()
@@ -206,7 +209,7 @@ class Domain:
         self._learn_strain(state)
         _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._packed)
         self._refresh_ghosts(state.cell)
-        self._middle = _middle(self._packed)
+        self._middle = sum(bounds(self._packed[:-1, :3].T)) / 2
         self._list.build(self.positions, self.n_owned, self.ghost_width)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
         self._was_outrun = False
@@ -216,16 +219,11 @@ class Domain:
         p = self.partitioner
         return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance
 
-    def _sort_rows(self, state: State, box: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows that lie near each other in space lie near each other in memory.
-
-        Returns:
-            The rows' folded fractional coordinates and the shifts that fold them, (n_owned, 3) each.
-        """
-        frac, shifts = geometry.folded(geometry.fractional(state.positions, box), state.pbc)
-        wrapped = np.ascontiguousarray((frac @ box).T.numpy())
-        grid = make_grid(wrapped, self.ghost_width / 2)
-        rows = order_by_bin_and_id(wrapped, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
+    def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+        """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""
+        points = frac.numpy().T
+        grid = make_grid(points, (self.ghost_width / 2 / self._heights).numpy())
+        rows = order_by_bin_and_id(points, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
         order = torch.from_numpy(rows)
         state.replace_fields({name: values[order] for name, values in state.fields().items()})
         return frac[order], shifts[order]
@@ -300,17 +298,6 @@ def _images(packed, rows, shifts, cell):
         for d in range(3):
             out[k, d] = row[d] + shifts[k, 0] * cell[0, d] + shifts[k, 1] * cell[1, d] + shifts[k, 2] * cell[2, d]
     return out
-
-
-@njit(cache=True)
-def _middle(packed):
-    """(3,) of the bounds of all rows but the last."""
-    lo, hi = np.full(3, np.inf), np.full(3, -np.inf)
-    for i in range(len(packed) - 1):
-        for d in range(3):
-            lo[d] = min(lo[d], packed[i, d])
-            hi[d] = max(hi[d], packed[i, d])
-    return (lo + hi) / 2
 
 
 @njit(parallel=True, cache=True)

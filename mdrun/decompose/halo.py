@@ -58,16 +58,9 @@ class HaloMeta:
     recv_sizes: list[int]
 
 
-@njit(cache=True)
-def tight_box(frac):
+def tight_box(frac: np.ndarray) -> np.ndarray:
     """(3, 2) bounds of (n, 3) points; an inverted infinite box, near nothing, where there are none."""
-    box = np.empty((3, 2))
-    box[:, 0], box[:, 1] = np.inf, -np.inf
-    for i in range(len(frac)):
-        for d in range(3):
-            box[d, 0] = min(box[d, 0], frac[i, d])
-            box[d, 1] = max(box[d, 1], frac[i, d])
-    return box
+    return np.stack(bounds(frac.T), axis=1)
 
 
 def plan_halo(

@@ -24,23 +24,34 @@ class Grid:
         return int(self.dims.prod())
 
 
-def make_grid(positions: np.ndarray, edge: float) -> Grid:
+def make_grid(positions: np.ndarray, edge: float | np.ndarray) -> Grid:
     """Bins of ``edge`` or, where that would be many more bins than atoms, larger ones.
 
     Args:
-        positions: (3, n) Å, finite.
-        edge: Å.
+        positions: (3, n) finite; Å or any other coordinates.
+        edge: in the same unit, one for all axes or (3,).
     """
     if positions.shape[1] == 0:
         return Grid(np.zeros(3), np.ones(3), np.ones(3, np.int64))
-    lo, hi = positions.min(axis=1), positions.max(axis=1)
+    lo, hi = bounds(positions)
     limit = BINS_PER_ATOM * positions.shape[1] + 64
-    edges = np.full(3, edge)
+    edges = np.broadcast_to(edge, 3).astype(float)
     while True:
         dims = np.floor((hi - lo) / edges) + 1  # float: a box of 1e9 Å does not overflow
         if dims.prod() <= limit:
             return Grid(lo, 1 / edges, dims.astype(np.int64))
         edges = np.where(dims == dims.max(), edges * 1.3, edges)
+
+
+@njit(cache=True)
+def bounds(positions):
+    """(3,) least and (3,) greatest coordinates of (3, n) points; inf and -inf where there are none."""
+    lo, hi = np.full(3, np.inf), np.full(3, -np.inf)
+    for i in range(positions.shape[1]):
+        for d in range(3):
+            lo[d] = min(lo[d], positions[d, i])
+            hi[d] = max(hi[d], positions[d, i])
+    return lo, hi
 
 
 @njit(cache=True)
