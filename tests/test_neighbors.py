@@ -18,7 +18,7 @@ from mdrun.comm import Comm
 from mdrun.domain import Domain
 from mdrun.errors import SimulationError
 from mdrun.neighbors.cell_list import NeighborList
-from mdrun.neighbors.grid import BINS_PER_ATOM, make_grid, order_by_bin_and_id, sort_by_bin
+from mdrun.neighbors.grid import BINS_PER_ATOM, bin_number, make_grid, order_by_bin_and_id, sort_by_bin
 from mdrun.state import State
 from tests.systems import pfcc, state_of
 
@@ -204,6 +204,16 @@ def test_the_counting_sort_is_a_stable_sort_by_bin(n, edge, size):
     bins = (cells[2] * grid.dims[1] + cells[1]) * grid.dims[0] + cells[0]
     np.testing.assert_array_equal(order, np.argsort(bins, kind="stable"))
     np.testing.assert_array_equal(np.diff(starts), np.bincount(bins, minlength=grid.n_bins))
+
+
+@given(st.tuples(*[st.integers(1, 9)] * 3), st.integers(0, 3))
+def test_bin_numbers_count_every_bin_once_and_block_by_block(dims, bits):
+    bins = list(itertools.product(*(range(d) for d in dims)))
+    numbers = [int(bin_number(*b, np.array(dims), bits)) for b in bins]
+    assert sorted(numbers) == list(range(len(bins)))
+    in_order = sorted(bins, key=lambda b: numbers[bins.index(b)])
+    blocks = [tuple(k >> bits for k in b) for b in in_order]
+    assert blocks == sorted(blocks, key=lambda block: block[::-1])
 
 
 def test_atoms_of_one_bin_are_ordered_by_id():

@@ -15,6 +15,7 @@ from numba import njit
 from torch import Tensor
 
 from mdrun.comm import Comm
+from mdrun.neighbors.grid import bounds
 
 ROUNDING = 1e-10  # fractional: an image exactly at the ghost width is not lost to the last bit
 

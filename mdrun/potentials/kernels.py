@@ -124,7 +124,7 @@ def pair_loop(formula: Formula, terms: type) -> Callable:
                 row, mine = neighbors[i], table[int(packed[i, 3])]
                 p = mine[0]
                 fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zero
-                n_lanes = (n_neighbors[i] + lanes - 1) // lanes * lanes  # filled up with a row far away
+                n_lanes = (n_neighbors[i] + 15) & -16  # filled up with a row far away
                 for k in range(0, n_lanes, lanes):
                     if mixture is None:
                         gather_rows(packed, row, k, x, y, z, None)
