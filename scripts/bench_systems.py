@@ -185,7 +185,7 @@ def systems(python: Path, peers: Path, scratch: Path) -> list[System]:
             name,
             4 * cells**3,
             n_steps,
-            {"mdrun, double": mdrun(python, scratch, path, *LJ_OPTIONS)},
+            {f"mdrun, {p}": mdrun(python, scratch, path, *LJ_OPTIONS, "--precision", p) for p in ("double", "mixed")},
             {"LAMMPS": lammps(peers, scratch, deck), "GROMACS, mixed": gromacs(peers, scratch, cells)},
         )
 

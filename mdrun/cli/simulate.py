@@ -66,6 +66,12 @@ def simulate(
         EXECUTION,
         show_default=str(Settings.check_every),
     ),
+    precision: str = _option(
+        "double; mixed: terms of the forces in single, sums in double; single: both in single. Positions and momenta "
+        "are double always.",
+        EXECUTION,
+        show_default=Settings.precision,
+    ),
     threads: int = _option(
         "Per rank.", EXECUTION, show_default="the cores of this process shared among its machine's ranks"
     ),

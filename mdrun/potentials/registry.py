@@ -17,6 +17,7 @@ from mdrun.potentials import coulomb_dsf, lennard_jones, tabulated, zbl
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 from mdrun.potentials.buckingham import BUCKINGHAM
 from mdrun.potentials.morse import MORSE
+from mdrun.potentials.precision import PRECISIONS
 from mdrun.potentials.yukawa import YUKAWA
 
 Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
@@ -107,19 +108,29 @@ class Sum:
         return total
 
 
-def load_model(spec: str, numbers: tuple[int, ...]) -> ForceModel:
+def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double") -> ForceModel:
     """The model that ``spec`` names, for the species of a structure.
 
     Args:
         spec: see the module's text.
         numbers: atomic numbers of the structure's types.
+        precision: one of ``PRECISIONS``; models that know no choice stay in double.
 
     Raises:
         InputError: the name, an option or a file is wrong.
         UnknownSpecies: the model lacks a species.
     """
     terms = [_load_term(term, numbers) for term in _terms(spec)]
+    for term in terms:
+        if hasattr(term, "precision"):
+            term.precision = PRECISIONS[precision]
     return terms[0] if len(terms) == 1 else Sum(terms)
+
+
+def in_double(model: ForceModel) -> list[str]:
+    """Names of those of a model's terms that know no other precision."""
+    terms = model.terms if isinstance(model, Sum) else [model]
+    return [term.name for term in terms if not hasattr(term, "precision")]
 
 
 def with_absolute_paths(spec: str) -> str:

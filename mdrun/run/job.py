@@ -87,7 +87,7 @@ class Job:
         self.n_atoms = shared.n_atoms
         self._write_status("running")
 
-        model = load_model(shared.model, shared.numbers)
+        model = load_model(shared.model, shared.numbers, shared.settings.precision)
         domain = make_domain(shared.settings, model.cutoff, comm)
         with Scope(model, domain, shared.n_atoms) as scope:
             sim = Simulation(state, domain, scope, make_integrator(shared.settings), shared.n_dof)

@@ -18,7 +18,8 @@ from mdrun.integrate.base import Integrator
 from mdrun.integrate.velocities import degrees_of_freedom, draw_momenta, is_at_rest
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.potentials.base import UnknownSpecies
-from mdrun.potentials.registry import default_model, load_model
+from mdrun.potentials.precision import DOUBLE
+from mdrun.potentials.registry import default_model, in_double, load_model
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 from mdrun.structures import Structure, load_structure
@@ -75,11 +76,13 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         notes.append(f"no --model: the species chose {settings.model}")
     assert settings.model is not None
     try:
-        load_model(settings.model, numbers)
+        model = load_model(settings.model, numbers, settings.precision)
     except UnknownSpecies as error:
         raise UnknownSpecies(
             error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
         ) from error
+    if settings.precision != DOUBLE.name and (stays := in_double(model)):
+        notes.append(f"--precision {settings.precision}: {', '.join(stays)} computes in double all the same")
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
     state, velocities, n_dof = _first_state(structure, settings)
