@@ -14,7 +14,7 @@ PACKAGE = ROOT / "mdrun"
 MOST_LINES = 500
 # From the ground up; a line may import its own and those above it in this list.
 LAYERS = (
-    "mdrun errors units clock launch",
+    "mdrun errors units clock launch cache",
     "cell philox state lanes",
     "comm",
     "decompose neighbors domain",

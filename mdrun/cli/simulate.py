@@ -108,6 +108,10 @@ def _run(given: dict, config: Path | None, debug: bool) -> int:
     # Threads that find no work yield their core soon: spinning ones starve each other on a shared machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
+    from mdrun.cache import keep_kernels
+
+    keep_kernels()  # before any module that holds one is imported
+
     from mdrun.comm import Comm, open_comm
     from mdrun.report.console import forgive_glyphs
     from mdrun.report.live import Reporter
