@@ -158,7 +158,6 @@ class Domain:
         elif moved2**0.5 > self._safe_displacement:
             self._was_outrun = True
         if self._refresh_ghosts(state.cell, wants_rebuild=looks and moved2**0.5 > self._safe_displacement):
-            self.counts.dangerous_builds += self._was_outrun
             self.rebuild(state)
 
     def _learn_strain(self, state: State) -> None:
@@ -229,11 +228,12 @@ class Domain:
         return frac[order], shifts[order]
 
     def _learn_boxes(self, frac: np.ndarray, n_total: int) -> None:
-        """Every rank's tight box and number of atoms, in one collective."""
-        row = torch.from_numpy(np.append(tight_box(frac).ravel(), len(frac)))
+        """Every rank's tight box, number of atoms, and whether its atoms outran the last list, in one collective."""
+        row = torch.from_numpy(np.array([*tight_box(frac).ravel(), len(frac), self._was_outrun]))
         table = self.comm.all_gather(row).numpy()
         self.boxes = table[:, :6].reshape(-1, 3, 2)
         self.owned_by_rank = table[:, 6].astype(np.int64)
+        self.counts.dangerous_builds += bool(table[:, 7].any())
         if self.owned_by_rank.sum() != n_total:
             raise SimulationError(
                 f"{n_total - self.owned_by_rank.sum()} of {n_total} atoms were lost in migration between ranks."

@@ -63,10 +63,19 @@ class State:
     positions: Tensor
     momenta: Tensor
     n_total: int = field(default=0)
+    _looked_at: Tensor | None = field(default=None, repr=False)
+    _is_free: bool = field(default=True, repr=False)
 
     @property
     def n_owned(self) -> int:
         return len(self.ids)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing that is owned here is fixed; looked up once for each ``mobile``, since loops ask."""
+        if self._looked_at is not self.mobile:
+            self._looked_at, self._is_free = self.mobile, bool(self.mobile.all())
+        return self._is_free
 
     def fields(self) -> dict[str, Tensor]:
         """Every per-atom array by name, in the order of ``FIELDS``."""

@@ -18,7 +18,7 @@ from mdrun.state import State
 
 def kick(state: State, forces: Tensor, time: float) -> None:
     """p += t F, in place."""
-    state.momenta.add_(forces * state.mobile, alpha=time)
+    state.momenta.add_(forces if state.is_free else forces * state.mobile, alpha=time)
 
 
 def drift(state: State, time: float) -> None:
