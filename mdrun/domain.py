@@ -289,11 +289,11 @@ def _move_owned(positions, shifts, then, cell, strain, packed):
     return np.nan if n_bad else largest
 
 
-@njit(cache=True)
+@njit(parallel=True, cache=True)
 def _images(packed, rows, shifts, cell):
     """(n, 3) positions of the images that other boxes see: the owner's plus whole cell vectors, as they are now."""
     out = np.empty((len(rows), 3))
-    for k in range(len(rows)):
+    for k in prange(len(rows)):
         row = packed[rows[k]]
         for d in range(3):
             out[k, d] = row[d] + shifts[k, 0] * cell[0, d] + shifts[k, 1] * cell[1, d] + shifts[k, 2] * cell[2, d]

@@ -63,8 +63,8 @@ class State:
     positions: Tensor
     momenta: Tensor
     n_total: int = field(default=0)
-    _looked_at: Tensor | None = field(default=None, repr=False)
-    _is_free: bool = field(default=True, repr=False)
+    _looked_at: Tensor | None = field(default=None, init=False, repr=False)
+    _is_free: bool = field(default=True, init=False, repr=False)
 
     @property
     def n_owned(self) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import torch
-from numba import njit
+from numba import njit, prange
 from torch import Tensor
 
 from mdrun.comm import Comm
@@ -83,7 +84,7 @@ def plan_halo(
         if _is_out_of_reach(own, lo, hi, periodic):
             found, moved = np.empty(0, np.int64), np.empty((0, 3))
         else:
-            found, moved = _images_within(frac, lo, hi, periodic, rank == comm.rank)
+            found, moved = _images_within(frac, lo, hi, periodic, rank == comm.rank, numba.get_num_threads())
         indices.append(found)
         shifts.append(moved)
     send_sizes = [len(found) for found in indices]
@@ -104,39 +105,51 @@ def _is_out_of_reach(own: np.ndarray, lo: np.ndarray, hi: np.ndarray, periodic: 
     return bool(apart.any())
 
 
-@njit(cache=True)
-def _images_within(frac, lo, hi, periodic, is_self):
+@njit(parallel=True, cache=True)
+def _images_within(frac, lo, hi, periodic, is_self, n_chunks):
     """Rows and shifts of every image of ``frac`` in [lo, hi], the atoms themselves left out where ``is_self``."""
-    n_found = 0
-    indices = np.empty(0, np.int64)
-    shifts = np.empty((0, 3))
-    first = np.empty(3, np.int64)
-    last = np.empty(3, np.int64)
-    for fill in (False, True):  # count, then write
-        if fill:
-            indices = np.empty(n_found, np.int64)
-            shifts = np.empty((n_found, 3))
-            n_found = 0
-        for i in range(len(frac)):
-            for d in range(3):
-                if periodic[d]:
-                    first[d] = np.int64(np.ceil(lo[d] - frac[i, d]))
-                    last[d] = np.int64(np.floor(hi[d] - frac[i, d]))
-                else:
-                    first[d] = 0
-                    last[d] = 0 if lo[d] <= frac[i, d] <= hi[d] else -1
-            for a in range(first[0], last[0] + 1):
-                for b in range(first[1], last[1] + 1):
-                    for c in range(first[2], last[2] + 1):
+    n = len(frac)
+    starts = np.zeros(n_chunks + 1, np.int64)
+    for chunk in prange(n_chunks):
+        count = 0
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            (a0, a1), (b0, b1), (c0, c1) = _shifts_within(frac[i], lo, hi, periodic)
+            count += max(a1 - a0, 0) * max(b1 - b0, 0) * max(c1 - c0, 0)
+            if is_self and a0 <= 0 < a1 and b0 <= 0 < b1 and c0 <= 0 < c1:
+                count -= 1
+        starts[chunk + 1] = count
+    starts = np.cumsum(starts)
+    indices, shifts = np.empty(starts[-1], np.int64), np.empty((starts[-1], 3))
+    for chunk in prange(n_chunks):
+        place = starts[chunk]
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            (a0, a1), (b0, b1), (c0, c1) = _shifts_within(frac[i], lo, hi, periodic)
+            for a in range(a0, a1):
+                for b in range(b0, b1):
+                    for c in range(c0, c1):
                         if is_self and a == 0 and b == 0 and c == 0:
                             continue
-                        if fill:
-                            indices[n_found] = i
-                            shifts[n_found, 0] = a
-                            shifts[n_found, 1] = b
-                            shifts[n_found, 2] = c
-                        n_found += 1
+                        indices[place] = i
+                        shifts[place, 0], shifts[place, 1], shifts[place, 2] = a, b, c
+                        place += 1
     return indices, shifts
+
+
+@njit(cache=True)
+def _shifts_within(point, lo, hi, periodic):
+    """For each axis the half-open range of whole numbers that bring a point into [lo, hi]; 0 alone where it is open."""
+    return (
+        _axis_shifts(point[0], lo[0], hi[0], periodic[0]),
+        _axis_shifts(point[1], lo[1], hi[1], periodic[1]),
+        _axis_shifts(point[2], lo[2], hi[2], periodic[2]),
+    )
+
+
+@njit(cache=True)
+def _axis_shifts(f, lo, hi, is_periodic):
+    if is_periodic:
+        return np.int64(np.ceil(lo - f)), np.int64(np.floor(hi - f)) + 1
+    return np.int64(0), np.int64(1 if lo <= f <= hi else 0)
 
 
 def ghost_rows(owned: Tensor, plan: HaloPlan | HaloMeta, comm: Comm) -> Tensor:

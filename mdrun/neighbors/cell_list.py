@@ -80,13 +80,13 @@ def stencil(grid: Grid, reach: float) -> np.ndarray:
     return np.ceil(reach * grid.inverse_edge - 1e-9).astype(np.int64)
 
 
-@njit(cache=True)
+@njit(parallel=True, cache=True)
 def _in_order(x, order, middle):
     """(3, n + LANES) float32 coordinates from ``middle`` and (n + LANES,) rows, in the order of the bins."""
     n = len(order)
     sorted_x = np.empty((3, n + LANES), np.float32)
     rows = np.empty(n + LANES, np.int32)
-    for k in range(n):
+    for k in prange(n):
         row = order[k]
         sorted_x[0, k] = x[0, row] - middle[0]
         sorted_x[1, k] = x[1, row] - middle[1]

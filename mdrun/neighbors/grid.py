@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 FEW = 32
 BLOCK_BITS = 2  # rows are kept in blocks of 4 x 4 x 4 bins
@@ -44,15 +44,16 @@ def make_grid(positions: np.ndarray, edge: float | np.ndarray) -> Grid:
         edges = np.where(dims == dims.max(), edges * 1.3, edges)
 
 
-@njit(cache=True)
+@njit(parallel=True, cache=True)
 def bounds(positions):
     """(3,) least and (3,) greatest coordinates of (3, n) points; inf and -inf where there are none."""
-    lo, hi = np.full(3, np.inf), np.full(3, -np.inf)
-    for i in range(positions.shape[1]):
-        for d in range(3):
-            lo[d] = min(lo[d], positions[d, i])
-            hi[d] = max(hi[d], positions[d, i])
-    return lo, hi
+    x0 = y0 = z0 = np.inf
+    x1 = y1 = z1 = -np.inf
+    for i in prange(positions.shape[1]):
+        x, y, z = positions[0, i], positions[1, i], positions[2, i]
+        x0, y0, z0 = min(x0, x), min(y0, y), min(z0, z)
+        x1, y1, z1 = max(x1, x), max(y1, y), max(z1, z)
+    return np.array([x0, y0, z0]), np.array([x1, y1, z1])
 
 
 @njit(cache=True)
