@@ -102,7 +102,7 @@ Cell = Callable[[RankFigures], str]
 SPACE_COLUMNS: dict[str, Cell] = {
     "rank": lambda r: f"{r.rank:.0f}",
     "box Å": lambda r: f"{r.box_a:.1f} {r.box_b:.1f} {r.box_c:.1f}",
-    "owned (min/max)": lambda r: f"{r.owned_mean:.0f} ({r.owned_min:.0f}/{r.owned_max:.0f})",
+    "owned (range)": lambda r: f"{r.owned_mean:.0f} ({r.owned_min:.0f}/{r.owned_max:.0f})",
     "ghosts": lambda r: f"{r.ghosts_mean:.0f}",
     "ghost/owned": lambda r: f"{r.ghosts_per_owned:.2f}",
     "neighbors": lambda r: f"{r.neighbors:.1f}",
