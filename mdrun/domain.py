@@ -139,7 +139,7 @@ class Domain:
         """Bring ghosts to where their owners are now, or rebuild where atoms have moved too far for the list.
 
         Raises:
-            SimulationError: an atom moved farther than the list reaches, or than the cell is thick.
+            SimulationError: an atom leapt farther than the list reaches, or than the cell is thick.
         """
         if self.plan is None:
             self.rebuild(state)
@@ -171,7 +171,8 @@ class Domain:
         self._safe_displacement = (geometry.smallest_stretch(self._strain) * self.ghost_width - self.cutoff) / 2
 
     def _refuse_leaps(self, state: State, moved2: float) -> None:
-        limit = min([self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)])
+        box = min([self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)])
+        limit = max(self._safe_displacement, 0) + box  # as far as it may have crept since the rebuild, and a leap
         if moved2 <= limit * limit:  # false for NaN too
             return
         moved = (state.positions - torch.from_numpy(self._then) @ self._strain).norm(dim=1)
@@ -180,7 +181,7 @@ class Domain:
         raise SimulationError(
             f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
             f"{', ...' if len(far) > 8 else ''}): moved {float(moved[far].max()):.3g} Å at once, farther than "
-            f"{limit:.3g} Å, the width of a box. Lower --timestep or relax the structure first."
+            f"{limit:.3g} Å. Lower --timestep or relax the structure first."
         )
 
     @timed("neighbor")
@@ -195,7 +196,9 @@ class Domain:
             self.partitioner.fresh_imbalance = 0.0
             self.counts.repartitions += 1
         ids = state.ids
-        self.counts.migrations += migrate(state, self.partitioner.partition.owners(frac.numpy()), self.comm)
+        n_left = migrate(state, self.partitioner.partition.owners(frac.numpy()), self.comm)
+        if self.plan is not None:  # at first the whole file leaves rank 0: that is no migration
+            self.counts.migrations += n_left
         if state.ids is not ids:  # rows came or went
             frac, shifts = geometry.folded(state.positions, box, state.pbc)
         frac, shifts = self._sort_rows(state, frac, shifts)

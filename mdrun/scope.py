@@ -35,7 +35,7 @@ class Scope:
         """One evaluation, this rank's share.
 
         Raises:
-            SimulationError: a force, the energy or the virial is not finite.
+            SimulationError: a force or the energy is not finite. A bad virial stops nothing where it is only logged.
         """
         self.strategy.publish(self.context, domain)
         with activate_dd_context(self.context):

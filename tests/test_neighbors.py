@@ -206,6 +206,7 @@ def test_the_counting_sort_is_a_stable_sort_by_bin(n, edge, size):
     np.testing.assert_array_equal(np.diff(starts), np.bincount(bins, minlength=grid.n_bins))
 
 
+@settings(deadline=None)
 @given(st.tuples(*[st.integers(1, 9)] * 3), st.integers(0, 3))
 @settings(deadline=None)
 def test_bin_numbers_count_every_bin_once_and_block_by_block(dims, bits):

@@ -28,7 +28,7 @@ def simulate(
     species: str = _option("Elements of a LAMMPS data file's types, as in Ar,O.", SYSTEM),
     model: str = _option(
         "lj, lj:epsilon=E,sigma=S,cutoff=C,shift=true, lj:FILE.toml, morse, buck, yukawa, zbl, dsf, table:FILE, "
-        "eam:FILE, emt, FILE.py:FUNCTION; sums with ' + '. "
+        "eam:FILE, emt, sw, sw:FILE, tersoff, tersoff:FILE, FILE.py:FUNCTION; sums with ' + '. "
         "Chosen by the species where they allow it.",
         SYSTEM,
     ),

@@ -26,12 +26,20 @@ def forgive_glyphs() -> None:
             stream.reconfigure(errors="replace")
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more (``| head``): the run goes on, and its directory says the rest."""
+        self.quiet = True
+        with open(os.devnull, "w") as nowhere:  # what is still buffered must go somewhere
+            os.dup2(nowhere.fileno(), self.file.fileno())
+
+
 def make_console(stream: TextIO | None = None) -> Console:
     """A console for the stream (stdout), without colours or control codes where it is plain."""
     stream = stream or sys.stdout
     if is_plain(stream):
-        return Console(file=stream, color_system=None, force_terminal=False, width=PLAIN_WIDTH, highlight=False)
-    return Console(file=stream, highlight=False)
+        return _Console(file=stream, color_system=None, force_terminal=False, width=PLAIN_WIDTH, highlight=False)
+    return _Console(file=stream, highlight=False)
 
 
 def make_table(console: Console, title: str | None = None) -> Table:

@@ -40,13 +40,16 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
     """Structure, model, ensemble, decomposition, output: a name and a line for each."""
     domain, settings = sim.domain, shared.settings
     fixed = f", {shared.n_fixed} fixed" if shared.n_fixed else ""
-    counted = "3N - 3" if sim.n_dof == 3 * shared.n_atoms - 3 else "3N" if sim.n_dof == 3 * shared.n_atoms else "free"
+    held = 3 * shared.n_atoms - sim.n_dof
+    counted = "free" if shared.n_fixed else {0: "3N", 3: "3N - 3"}.get(held, "free")
+    plural = "s" if shared.n_atoms > 1 else ""
     lengths = " ".join(f"{v:.3f}" for v in sim.state.cell.norm(dim=1).tolist())
     pbc = " ".join("T" if p else "F" for p in shared.pbc)
-    owned = domain.owned_by_rank
+    least, most = domain.owned_by_rank.min(), domain.owned_by_rank.max()
+    each = f"{least}" if least == most else f"{least} to {most}"
     ranks = f"{domain.comm.size} rank{'s' if domain.comm.size > 1 else ''}"
     return [
-        ("structure", f"{settings.structure}: {shared.n_atoms} atoms, {shared.formula}{fixed}"),
+        ("structure", f"{settings.structure}: {shared.n_atoms} atom{plural}, {shared.formula}{fixed}"),
         ("cell", f"{lengths} Å, periodic {pbc}" if any(shared.pbc) else "open"),
         ("velocities", shared.velocities),
         ("model", f"{sim.model.model.name} ({shared.model}), in {settings.precision} precision"),
@@ -54,7 +57,7 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         ("temperature", f"counts {sim.n_dof} degrees of freedom ({counted})"),
         (
             "decomposition",
-            f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {owned.min()} to {owned.max()} atoms each, "
+            f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {each} atoms each, "
             f"ghost width {domain.ghost_width:.2f} Å (cutoff {domain.cutoff:.2f} + skin {domain.skin:.2f})",
         ),
         ("output", str(directory)),
@@ -99,7 +102,7 @@ Cell = Callable[[RankFigures], str]
 SPACE_COLUMNS: dict[str, Cell] = {
     "rank": lambda r: f"{r.rank:.0f}",
     "box Å": lambda r: f"{r.box_a:.1f} {r.box_b:.1f} {r.box_c:.1f}",
-    "owned min/max": lambda r: f"{r.owned_mean:.0f} ({r.owned_min:.0f}/{r.owned_max:.0f})",
+    "owned (range)": lambda r: f"{r.owned_mean:.0f} ({r.owned_min:.0f}/{r.owned_max:.0f})",
     "ghosts": lambda r: f"{r.ghosts_mean:.0f}",
     "ghost/owned": lambda r: f"{r.ghosts_per_owned:.2f}",
     "neighbors": lambda r: f"{r.neighbors:.1f}",

@@ -15,7 +15,7 @@ from mdrun.comm import Comm
 from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
-from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all
+from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_integrator, read_input, set_threads
 from mdrun.run.simulation import Observer, Simulation, run, start
@@ -156,7 +156,7 @@ class Job:
                 "threads": self.n_threads,
                 "loop_seconds": seconds,
                 "atom_steps_per_second": self.n_atoms * step / seconds if seconds > 0 else 0.0,
-                "peak_memory_bytes": int(sum(r.peak_memory_bytes for r in figures)),
+                "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
                 "balance": asdict(outcome.balance) if outcome else None,
                 "rank_figures": [asdict(r) for r in figures],
                 "versions": versions(),

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 
@@ -24,31 +24,31 @@ class RankFigures:
         box_a, box_b, box_c: Å along the cell's vectors, the tight bounds of the atoms owned now.
         neighbors: within cutoff + skin of an atom, on average.
         bytes_per_step: sent to other ranks.
-        migrations: atoms that left this rank.
+        migrations: atoms that left this rank after they were first dealt out.
     """
 
-    step: float
-    rank: float
+    step: int
+    rank: int
     box_a: float
     box_b: float
     box_c: float
-    owned: float
-    owned_min: float
+    owned: int
+    owned_min: int
     owned_mean: float
-    owned_max: float
-    ghosts: float
+    owned_max: int
+    ghosts: int
     ghosts_mean: float
     neighbors: float
     bytes_per_step: float
-    migrations: float
-    rebuilds: float
-    dangerous_builds: float
+    migrations: int
+    rebuilds: int
+    dangerous_builds: int
     force_s: float
     neighbor_s: float
     communication_s: float
     integration_s: float
     output_s: float
-    peak_memory_bytes: float
+    peak_memory_bytes: int
 
     @property
     def ghosts_per_owned(self) -> float:
@@ -58,6 +58,11 @@ class RankFigures:
     def busy_s(self) -> float:
         """Time not spent waiting for others."""
         return self.force_s + self.neighbor_s + self.integration_s + self.output_s
+
+
+def peak_memory_bytes() -> int:
+    """The most that this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def figures_here(sim: Simulation) -> RankFigures:
@@ -85,7 +90,7 @@ def figures_here(sim: Simulation) -> RankFigures:
         migrations=counts.migrations,
         rebuilds=counts.rebuilds,
         dangerous_builds=counts.dangerous_builds,
-        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_memory_bytes=peak_memory_bytes(),
         **seconds,
     )
 
@@ -93,7 +98,9 @@ def figures_here(sim: Simulation) -> RankFigures:
 def figures_of_all(sim: Simulation) -> list[RankFigures]:
     """Every rank's figures, on every rank; a collective."""
     mine = torch.tensor([float(v) for v in astuple(figures_here(sim))], dtype=torch.float64)
-    return [RankFigures(*row) for row in sim.domain.comm.all_gather(mine).tolist()]
+    kinds: list[Any] = [int if f.type == "int" else float for f in fields(RankFigures)]
+    everyone = sim.domain.comm.all_gather(mine).tolist()
+    return [RankFigures(*(kind(v) for kind, v in zip(kinds, row, strict=True))) for row in everyone]
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ def balance(ranks: Sequence[RankFigures]) -> Balance:
     halo = ghosts / (ghosts + owned) if owned else 0.0
     all_time = sum(r.busy_s + r.communication_s for r in ranks)
     communication = sum(r.communication_s for r in ranks) / all_time if all_time > 0 else 0.0
-    dangerous = int(max(r.dangerous_builds for r in ranks))
+    dangerous = max(r.dangerous_builds for r in ranks)
     advice = None
     if dangerous:
         advice = f"{dangerous} dangerous builds: atoms outran the list. Raise --skin or set --check-every 1."

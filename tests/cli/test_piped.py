@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
+import subprocess
 import time
 import tomllib
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import ase.io
 import pytest
 
-from tests.cli.launcher import Ended, call, run, start
+from tests.cli.launcher import LIMIT_S, MDRUN, Ended, call, environment, run, start
 from tests.systems import pfcc
 
 # No UTF-8 anywhere: Python would otherwise put itself into it.
@@ -55,6 +58,18 @@ def test_every_line_can_be_found_by_its_first_word(ends):
         "structure: cell: velocities: model: ensemble: temperature: decomposition: output: note: step rank 0 rank 0"
     )
     assert first == [*expected.split(), "imbalance", "end:", "finished"]
+
+
+def test_a_run_goes_on_when_nobody_reads_its_lines_any_more(folder):
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = subprocess.run(
+        [MDRUN, "simulate", folder / "άτομα α.extxyz", "--steps", "3", "--out", folder / "unread"],
+        stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (program.returncode, program.stderr) == (0, b"")
+    assert json.loads((folder / "unread/status.json").read_text())["state"] == "finished"
 
 
 def test_a_name_keeps_its_letters(ends, folder):

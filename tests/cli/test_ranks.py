@@ -97,6 +97,7 @@ def test_figures_of_every_rank_are_kept(ends, folder, way, n_ranks):
     for step in range(0, 101, 10):
         assert sum(float(row["owned"]) for row in rows if row["step"] == str(step)) == 128
     assert all(float(row["bytes_per_step"]) > 0 for row in rows[-n_ranks:])
+    assert all(row["migrations"] == "0" for row in rows[:n_ranks])  # dealing the atoms out is none
     status = json.loads((folder / way / "status.json").read_text())
     assert (status["ranks"], status["n_atoms"], len(status["rank_figures"])) == (n_ranks, 128, n_ranks)
     table = [line.split() for line in ends[way][0].out.splitlines() if line.split()[0] in map(str, range(n_ranks))]

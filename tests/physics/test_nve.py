@@ -238,6 +238,15 @@ def test_free_atoms_fly_straight():  # A-17
     np.testing.assert_allclose(run.positions[-1], atoms.positions + flown, rtol=0, atol=1e-12)
 
 
+def test_an_atom_may_creep_as_far_as_a_skin_wider_than_its_cell_allows():
+    atoms = Atoms("Ar", positions=[[0, 0, 0]], cell=[3, 30, 30], pbc=True)
+    atoms.set_momenta([[1, 0, 0]])
+    run = simulate(atoms, argon(), VelocityVerlet(10 * FS), 300, watch=300, skin=8.0)
+    expected = 3000 * units.FS / atoms.get_masses()[0]  # its images move with it: no force
+    assert expected > 4 + 3
+    np.testing.assert_allclose(run.positions[-1], [[expected, 0, 0]], atol=1e-9)
+
+
 def test_fixed_components_keep_their_bits():
     atoms = warmed(pfcc(2, 2, 2), 80)
     mobile = np.random.default_rng(1).random((32, 3)) > 0.4
