@@ -30,6 +30,14 @@ class Scope:
         teardown(self.model)
         self.strategy.close(self.context)
 
+    def warm_up(self, domain: Domain) -> None:
+        """Let a model that compiles its loops on first use do so before anybody counts the time.
+
+        Such a model says ``is_compiled = True``; totals are another loop, which the evaluation of step 0 compiles.
+        """
+        if getattr(self.model, "is_compiled", False):
+            self(domain, totals=False)
+
     @timed("force")
     def __call__(self, domain: Domain, totals: bool) -> Forces:
         """One evaluation, this rank's share.

@@ -35,6 +35,8 @@ class EAM:
         embedding: (n_types, n_rho, 4) cubic of F.
     """
 
+    is_compiled = True
+
     name: str
     symbols: tuple[str, ...]
     cutoff: float

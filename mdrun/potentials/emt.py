@@ -50,6 +50,8 @@ class EMT:
         atoms: (n_types, 7) what the embedding energy reads; columns above.
     """
 
+    is_compiled = True
+
     name: str
     cutoff: float
     logistic: np.ndarray

@@ -48,6 +48,8 @@ class PairPotential:
     table: np.ndarray
     precision: Precision = field(default=DOUBLE, kw_only=True)
 
+    is_compiled = True
+
     @property
     def cutoff(self) -> float:
         """Å, the longest of all pairs."""

@@ -84,6 +84,10 @@ class Sum:
         return max(term.cutoff for term in self.terms)
 
     @property
+    def is_compiled(self) -> bool:
+        return all(getattr(term, "is_compiled", False) for term in self.terms)
+
+    @property
     def non_finite_means(self) -> str:
         return " ".join(filter(None, (getattr(term, "non_finite_means", "") for term in self.terms)))
 

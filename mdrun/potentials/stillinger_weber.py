@@ -56,6 +56,8 @@ class StillingerWeber:
         angle: (n_types, n_types, n_types, 2) of [i, j, k], symmetric in j and k: λε eV, cos θ0.
     """
 
+    is_compiled = True
+
     name: str
     symbols: tuple[str, ...]
     pair: np.ndarray

@@ -36,6 +36,8 @@ class Tersoff:
         angle: (n_types, n_types, n_types, 8) of [i, j, k], columns ``ANGLE``.
     """
 
+    is_compiled = True
+
     name: str
     symbols: tuple[str, ...]
     bond: np.ndarray

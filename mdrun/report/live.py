@@ -23,19 +23,17 @@ WORDS_WIDTH = 76  # what the line needs beside the bar
 
 
 class Pace:
-    """Steps a second, and what follows from it; the first step compiles the loops and does not count."""
+    """Steps a second since the loop began, and what follows from it."""
 
     def __init__(self, n_steps: int, timestep_fs: float) -> None:
         self.n_steps = n_steps
         self.timestep_fs = timestep_fs
-        self._first: tuple[int, float] | None = None
+        self.began = time.perf_counter()
 
     def describe(self, step: int) -> str:
-        now = time.perf_counter()
-        if step == 0 or self._first is None or step == self._first[0]:
-            self._first = self._first or ((step, now) if step else None)
+        rate = step / max(time.perf_counter() - self.began, 1e-9)
+        if step == 0:
             return "starting"
-        rate = (step - self._first[0]) / max(now - self._first[1], 1e-9)
         left = (self.n_steps - step) / rate
         return f"{units.ns_per_day(self.timestep_fs, rate):.3g} ns/day, {rate:.0f} steps/s, {clock_time(left)} left"
 

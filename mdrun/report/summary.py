@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from ase.geometry import cell_to_cellpar
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
@@ -44,13 +46,15 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
     counted = "free" if shared.n_fixed else {0: "3N", 3: "3N - 3"}.get(held, "free")
     plural = "s" if shared.n_atoms > 1 else ""
     lengths = " ".join(f"{v:.3f}" for v in sim.state.cell.norm(dim=1).tolist())
+    angles = cell_to_cellpar(sim.state.cell.numpy())[3:] if all(shared.pbc) else np.full(3, 90.0)
+    skew = "" if np.allclose(angles, 90.0) else ", angles " + " ".join(f"{v:.2f}" for v in angles) + "°"
     pbc = " ".join("T" if p else "F" for p in shared.pbc)
     least, most = domain.owned_by_rank.min(), domain.owned_by_rank.max()
     each = f"{least}" if least == most else f"{least} to {most}"
     ranks = f"{domain.comm.size} rank{'s' if domain.comm.size > 1 else ''}"
     return [
         ("structure", f"{settings.structure}: {shared.n_atoms} atom{plural}, {shared.formula}{fixed}"),
-        ("cell", f"{lengths} Å, periodic {pbc}" if any(shared.pbc) else "open"),
+        ("cell", f"{lengths} Å{skew}, periodic {pbc}" if any(shared.pbc) else "open"),
         ("velocities", shared.velocities),
         ("model", f"{sim.model.model.name} ({shared.model}), in {settings.precision} precision"),
         ("ensemble", f"{sim.integrator.describe()}, {settings.n_steps} steps"),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mdrun import __version__
-from mdrun.clock import CLOCK
 from mdrun.comm import Comm
 from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.checkpoint import CheckpointFile
@@ -63,6 +62,7 @@ class Job:
         self.n_atoms = 0
         self.n_threads = 0
         self._loop_began: float | None = None
+        self._told_at = 0.0
 
     def execute(self) -> Outcome:
         """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
@@ -118,12 +118,11 @@ class Job:
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
             *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
+            Observer(settings.log_every, self._tell_monitors, needs_totals=False),
             *self.listener.observers(thermometer, settings.log_every),
         ]
 
     def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
-        CLOCK.reset()
-        self.comm.bytes_sent = 0
         self._loop_began = time.perf_counter()
         n_steps = shared.settings.n_steps
         sim.observers = [*sim.observers, _at_the_end(n_steps)]
@@ -131,6 +130,13 @@ class Job:
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
         return Outcome(shared, ranks, balance(ranks), first, thermometer(sim), n_steps, seconds)
+
+    def _tell_monitors(self, sim: Simulation) -> None:
+        """Keep status.json near the present, at no more than one write a second."""
+        now = time.perf_counter()
+        if self._loop_began is not None and now - self._told_at > 1.0:
+            self._told_at = now
+            self._write_status("running")
 
     def _write_status(
         self,
@@ -142,6 +148,8 @@ class Job:
         if self.directory is None:
             return
         step = self.sim.step if self.sim is not None else 0
+        if state == "failed":  # within the step after the last good one
+            step = max(step - 1, 0)
         began = self._loop_began
         seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
         figures = outcome.ranks if outcome else []

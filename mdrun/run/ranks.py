@@ -103,6 +103,9 @@ def figures_of_all(sim: Simulation) -> list[RankFigures]:
     return [RankFigures(*(kind(v) for kind, v in zip(kinds, row, strict=True))) for row in everyone]
 
 
+JUDGED_FROM_S = 1.0  # speed is judged in runs of at least this long
+
+
 @dataclass(frozen=True)
 class Balance:
     """What the figures of all ranks add up to.
@@ -136,6 +139,8 @@ def balance(ranks: Sequence[RankFigures]) -> Balance:
     elif len(ranks) > 1 and any(r.owned_max == 0 for r in ranks):
         idle = sum(r.owned_max == 0 for r in ranks)
         advice = f"{idle} of {len(ranks)} ranks own no atom: use fewer."
+    elif all_time / len(ranks) < JUDGED_FROM_S:
+        pass  # too short a run to judge speed by
     elif len(ranks) > 1 and communication > 0.5:
         advice = f"{communication:.0%} of the time went into communication: fewer ranks would do as well."
     elif len(ranks) > 1 and imbalance > 1.25:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from mdrun.clock import timed
+from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
 from mdrun.errors import MdrunError, SimulationError
 from mdrun.integrate.base import Integrator
@@ -52,14 +52,17 @@ class Simulation:
 
 
 def start(sim: Simulation) -> None:
-    """Forces of step 0, and the first look.
+    """Forces of step 0, and the first look; from then on time and traffic count.
 
     Raises:
         SimulationError: the input itself is unphysical.
     """
     with naming_the_step(sim):
         sim.domain.follow(sim.state)
+        sim.model.warm_up(sim.domain)
         sim.forces = sim.model(sim.domain, totals=True)
+        CLOCK.reset()
+        sim.domain.comm.bytes_sent = 0
         observe(sim)
 
 
@@ -101,5 +104,5 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
         raise SimulationError(f"step {sim.step}: {error} {last}") from error
     except MdrunError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a model that would leave must not leave the other ranks waiting
         raise MdrunError(f"step {sim.step}: {type(error).__name__}: {error}") from error
