@@ -79,11 +79,11 @@ class Comm:
         """The ``DeviceMesh`` of all ranks; None for a single process."""
         return None
 
-    def post_error(self, message: str, code: int) -> bool:
+    def post_error(self, message: str, code: int, last_good_step: int | None) -> bool:
         """Tell the other ranks why this one ends. True if this rank is the first, whose message counts."""
         return True
 
-    def posted_error(self) -> tuple[str, int] | None:
+    def posted_error(self) -> tuple[str, int, int | None] | None:
         """What another rank posted, or None."""
         return None
 
@@ -185,23 +185,23 @@ class ProcessComm(Comm):
             self._mesh = init_device_mesh("cpu", (self.size,), mesh_dim_names=("space",))
         return self._mesh
 
-    def post_error(self, message: str, code: int) -> bool:
+    def post_error(self, message: str, code: int, last_good_step: int | None) -> bool:
         try:
             is_first = self._store.add(COUNT_KEY, 1) == 1
             if is_first:
-                self._store.set(ERROR_KEY, json.dumps([message, code]))
+                self._store.set(ERROR_KEY, json.dumps([message, code, last_good_step]))
         except RuntimeError:  # the store went with rank 0, which held it and must speak
             return self.rank == 0
         return is_first
 
-    def posted_error(self) -> tuple[str, int] | None:
+    def posted_error(self) -> tuple[str, int, int | None] | None:
         try:
             if not self._comes(ERROR_KEY):
                 return None
-            message, code = json.loads(self._store.get(ERROR_KEY))
+            message, code, last_good_step = json.loads(self._store.get(ERROR_KEY))
         except RuntimeError:
             return None
-        return message, code
+        return message, code, last_good_step
 
     def _comes(self, key: str) -> bool:
         """Whether the store gets the key before patience ends. Asked again and again: a wait that ran out would leave

@@ -11,9 +11,14 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 
 class MdrunError(Exception):
-    """Trouble that is told to the user in one paragraph: what, where, what to do."""
+    """Trouble that is told to the user in one paragraph: what, where, what to do.
+
+    Attributes:
+        last_good_step: where it came up in the step loop, the step before.
+    """
 
     exit_code = EXIT_FAULT
+    last_good_step: int | None = None
 
 
 class InputError(MdrunError):

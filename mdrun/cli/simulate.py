@@ -146,5 +146,5 @@ def _settings_or_mistake(given: dict, config: Path | None) -> Settings | InputEr
         return mistake
 
 
-def _nothing_to_write(reason: str, exit_code: int) -> None:
+def _nothing_to_write(reason: str, exit_code: int, last_good_step: int | None) -> None:
     """No run directory was claimed yet."""

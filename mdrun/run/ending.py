@@ -11,19 +11,19 @@ from mdrun.errors import EXIT_FAULT, EXIT_INTERRUPTED, InputError, MdrunError, P
 
 
 def end_with_error(
-    error: BaseException, comm: Comm, write_down: Callable[[str, int], None], debug: bool = False
+    error: BaseException, comm: Comm, write_down: Callable[[str, int, int | None], None], debug: bool = False
 ) -> int:
     """Tell the user once, tell the other ranks, write the status, close the connections.
 
     Args:
-        write_down: takes the reason and the exit code; called on every rank.
+        write_down: takes the reason, the exit code and the last good step, if any; called on every rank.
 
     Returns:
         The exit code.
     """
-    message, code, is_ours = _verdict(error, comm)
+    message, code, last_good_step, is_ours = _verdict(error, comm)
     try:
-        write_down(message, code)
+        write_down(message, code, last_good_step)
     except OSError as trouble:  # a full disk must not hide why the run ended
         message += f" (status.json could not be written: {trouble.strerror}.)"
     if debug:
@@ -43,8 +43,8 @@ def _let_go(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
-def _verdict(error: BaseException, comm: Comm) -> tuple[str, int, bool]:
-    """Message, exit code, and whether this rank is the one to print it."""
+def _verdict(error: BaseException, comm: Comm) -> tuple[str, int, int | None, bool]:
+    """Message, exit code, last good step, and whether this rank is the one to print it."""
     if isinstance(error, PeerError):
         posted = comm.posted_error()
         if posted is not None:
@@ -52,7 +52,8 @@ def _verdict(error: BaseException, comm: Comm) -> tuple[str, int, bool]:
     message, code = _in_words(error), _exit_code(error)
     if comm.size > 1 and not isinstance(error, InputError | PeerError) and f"rank {comm.rank}" not in message:
         message = f"rank {comm.rank}: {message}"
-    return message, code, comm.post_error(message, code)
+    last_good_step = getattr(error, "last_good_step", None)
+    return message, code, last_good_step, comm.post_error(message, code, last_good_step)
 
 
 def _exit_code(error: BaseException) -> int:

@@ -143,13 +143,13 @@ class Job:
         state: str,
         exit_code: int | None = None,
         reason: str | None = None,
+        last_good_step: int | None = None,
         outcome: Outcome | None = None,
     ) -> None:
         if self.directory is None:
             return
         step = self.sim.step if self.sim is not None else 0
-        if state == "failed":  # within the step after the last good one
-            step = max(step - 1, 0)
+        step = step if last_good_step is None else last_good_step
         began = self._loop_began
         seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
         figures = outcome.ranks if outcome else []
@@ -171,9 +171,9 @@ class Job:
             }
         )
 
-    def failed(self, reason: str, exit_code: int) -> None:
+    def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         """Write down that the run ended early, where there is a directory to write to."""
-        self._write_status("failed", exit_code, reason)
+        self._write_status("failed", exit_code, reason, last_good_step)
 
 
 def _at_the_end(n_steps: int) -> Observer:

@@ -99,10 +99,13 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
     """Add the step to whatever goes wrong inside."""
     try:
         yield
-    except SimulationError as error:
-        last = f"The last good step is {sim.step - 1}." if sim.step > 0 else "The input itself is at fault."
-        raise SimulationError(f"step {sim.step}: {error} {last}") from error
-    except MdrunError:
-        raise
     except (Exception, SystemExit) as error:  # a model that would leave must not leave the other ranks waiting
-        raise MdrunError(f"step {sim.step}: {type(error).__name__}: {error}") from error
+        if isinstance(error, SimulationError):
+            last = f"The last good step is {sim.step - 1}." if sim.step > 0 else "The input itself is at fault."
+            told: MdrunError = SimulationError(f"step {sim.step}: {error} {last}")
+        elif isinstance(error, MdrunError):
+            told = error
+        else:
+            told = MdrunError(f"step {sim.step}: {type(error).__name__}: {error}")
+        told.last_good_step = max(sim.step - 1, 0)
+        raise told from (error if told is not error else error.__cause__)
