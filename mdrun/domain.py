@@ -229,7 +229,8 @@ class Domain:
         grid = make_grid(points, (self.ghost_width / 2 / self._heights).numpy())
         rows = order_by_bin_and_id(points, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
         order = torch.from_numpy(rows)
-        state.replace_fields({name: values[order] for name, values in state.fields().items()})
+        for f in FIELDS:  # one after another: only one is there twice
+            setattr(state, f.name, getattr(state, f.name)[order])
         return frac[order], shifts[order]
 
     def _learn_boxes(self, frac: np.ndarray, n_total: int) -> None:
