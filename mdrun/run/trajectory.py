@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from mdrun.comm import Comm
-from mdrun.decompose.migrate import pack_rows, unpack_rows
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.state import FIELDS, Field
@@ -43,8 +42,9 @@ def gather_by_id(
 
 
 def _gather(arrays: Mapping[str, torch.Tensor], field: Field, comm: Comm) -> torch.Tensor | None:
-    rows = comm.gather(pack_rows(arrays, (field,)))
-    return None if rows is None else unpack_rows(rows, (field,))[field.name]
+    values = arrays[field.name]
+    rows = comm.gather(values.byte() if field.dtype == torch.bool else values)  # flags can't be sent as such
+    return None if rows is None else rows.to(field.dtype)
 
 
 class TrajectoryFile:
