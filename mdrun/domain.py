@@ -19,7 +19,7 @@ from mdrun.decompose.halo import HaloPlan, plan_halo, tight_box
 from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
-from mdrun.neighbors.cell_list import NeighborList
+from mdrun.neighbors.cell_list import SINGLE_ROUNDING, NeighborList
 from mdrun.neighbors.grid import bounds, make_grid, order_by_bin_and_id
 from mdrun.state import FIELDS, State
 
@@ -113,6 +113,10 @@ class Domain:
             self._single = np.empty(self._packed.shape, np.float32)
         _to_single(self._packed, self._middle, self._single)
         return torch.from_numpy(self._single)
+
+    def reach_in_single(self, reach: np.ndarray) -> np.ndarray:
+        """Å, so much longer that no pair within reach is missed with coordinates from ``packed_in(np.float32)``."""
+        return reach + SINGLE_ROUNDING * (reach + self._half_extent + self.skin)
 
     @property
     def positions(self) -> Tensor:
@@ -211,7 +215,8 @@ class Domain:
         self._learn_strain(state)
         _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._packed)
         self._refresh_ghosts(state.cell)
-        self._middle = sum(bounds(self._packed[:-1, :3].T)) / 2
+        low, high = bounds(self._packed[:-1, :3].T)
+        self._middle, self._half_extent = (low + high) / 2, float((high - low).max(initial=0.0)) / 2
         self._list.build(self.positions, self.n_owned, self.ghost_width)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
         self._was_outrun = False
@@ -227,7 +232,8 @@ class Domain:
         grid = make_grid(points, (self.ghost_width / 2 / self._heights).numpy())
         rows = order_by_bin_and_id(points, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
         order = torch.from_numpy(rows)
-        state.replace_fields({name: values[order] for name, values in state.fields().items()})
+        for f in FIELDS:  # one after another: only one is there twice
+            setattr(state, f.name, getattr(state, f.name)[order])
         return frac[order], shifts[order]
 
     def _learn_boxes(self, frac: np.ndarray, n_total: int) -> None:

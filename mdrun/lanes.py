@@ -59,11 +59,31 @@ def append_near(typing_context, x, y, z, rows, start, xi, yi, zi, reach2, out, p
         for d in (dy, dz):
             r2 = lanes.call(f"llvm.fma.v{LANES}f32", _FLOATS, d, d, r2)
         near = builder.fcmp_ordered("<", r2, lanes.spread(reach2))
-        candidates, anything = lanes.load(3, start, _INTS), ir.Constant(_INTS, ir.Undefined)
-        pushed = lanes.call(f"llvm.experimental.vector.compress.v{LANES}i32", _INTS, candidates, near, anything)
-        lanes.store(pushed, 9, place)
-        bits = builder.bitcast(near, ir.IntType(LANES))
-        return builder.zext(lanes.call(f"llvm.ctpop.i{LANES}", bits.type, bits), _I64)
+        return lanes.append(lanes.load(3, start, _INTS), near, 9, place)
+
+    return signature, emit
+
+
+@intrinsic
+def append_negative(typing_context, values, source, start, out, place):
+    """Store those of ``source[start : start + lanes]`` whose value is not >= 0 in ``out[place :]``, together; how many.
+
+    NaN counts as negative. See ``append_near`` on how it is done.
+
+    Args:
+        values: float64 or float32, contiguous; ``lanes`` is 8 for float64, 16 for float32.
+        source, out: int32, ``out`` with room for ``lanes`` from ``place`` on.
+    """
+    signature = types.int64(values, source, types.int64, out, types.int64)
+
+    def emit(context, builder, signature, arguments):
+        lanes = _Lanes(context, builder, signature, arguments)
+        item = context.get_value_type(signature.args[0].dtype)
+        n = LANES if item == _F32 else LANES // 2
+        floats, ints = ir.VectorType(item, n), ir.VectorType(_I32, n)
+        zeros = ir.Constant(floats, [0.0] * n)
+        chosen = builder.fcmp_unordered("<", lanes.load(0, arguments[2], floats), zeros)
+        return lanes.append(lanes.load(1, arguments[2], ints), chosen, 3, arguments[4])
 
     return signature, emit
 
@@ -144,6 +164,14 @@ class _Lanes:
         """Of each four lanes the two from ``first`` on, one's before two's: 1a 1b 2a 2b."""
         n = one.type.count
         return self._shuffled(one, two, [q + k + v for q in range(first, n, 4) for v in (0, n) for k in (0, 1)])
+
+    def append(self, candidates, chosen, which: int, place):
+        """Store the chosen ones of int32 lanes side by side; how many."""
+        n, anything = candidates.type.count, ir.Constant(candidates.type, ir.Undefined)
+        name = f"llvm.experimental.vector.compress.v{n}i32"
+        self.store(self.call(name, candidates.type, candidates, chosen, anything), which, place)
+        bits = self.builder.bitcast(chosen, ir.IntType(n))
+        return self.builder.zext(self.call(f"llvm.ctpop.i{n}", bits.type, bits), _I64)
 
     def spread(self, number):
         nothing = ir.Constant(_FLOATS, ir.Undefined)

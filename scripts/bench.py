@@ -1,7 +1,7 @@
 """mdrun beside its peers on one core, in turn, in one run; prints a table and writes it as Markdown.
 
     bash scripts/bench_peers.sh DIR
-    python scripts/bench.py DIR [--repeats 5] [--only TEXT] [--out docs/bench.md]
+    python scripts/bench.py DIR [--repeats 5] [--sections peers,scaling] [--only TEXT] [--out docs/benchmarks.md]
 
 Only ratios within one run mean something: absolute figures move with whatever else the machine does.
 """
@@ -9,12 +9,14 @@ Only ratios within one run mean something: absolute figures move with whatever e
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
+from bench_sections import SECTIONS
 from bench_systems import Runner, System, systems
 
 
@@ -51,23 +53,35 @@ def machine() -> str:
     return platform.processor()
 
 
+def peers(folder: Path, scratch: Path, repeats: int, only: str) -> list[str]:
+    """The section that compares programs."""
+    lines = [
+        f"## Beside its peers\n\nOne core each, {repeats} rounds in turn.\n",
+        "| system | program | million atom-steps/s | spread | mdrun is faster by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for system in systems(Path(sys.executable), folder.resolve(), scratch):
+        if only in system.name:
+            lines += rows(system, measure(system, repeats))
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default="", help="systems whose name contains this text")
+    parser.add_argument("--sections", default=f"peers,{','.join(SECTIONS)}", help="which, and in which order")
+    parser.add_argument("--only", default="", help="of the peers' systems, those whose name contains this text")
+    parser.add_argument("--cells", type=int, default=63, help="fcc cells along each side of the large system")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    lines = [
-        f"One core of {machine()}, {options.repeats} rounds in turn.",
-        "",
-        "| system | program | million atom-steps/s | spread | mdrun is faster by |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    lines = [f"# Benchmarks\n\n{machine()}, {os.cpu_count()} cores."]
     with tempfile.TemporaryDirectory() as scratch:
-        for system in systems(Path(sys.executable), options.peers.resolve(), Path(scratch)):
-            if options.only in system.name:
-                lines += rows(system, measure(system, options.repeats))
+        for name in options.sections.split(","):
+            if name == "peers":
+                lines += ["", *peers(options.peers, Path(scratch), options.repeats, options.only)]
+            else:
+                lines += ["", *SECTIONS[name](Path(sys.executable), Path(scratch), options.repeats, options.cells)]
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out:

@@ -34,17 +34,25 @@ class System:
     peers: dict[str, Runner] = field(default_factory=dict)
 
 
-def mdrun(python: Path, scratch: Path, structure: Path, *options: str, ranks: int = 1, threads: int = 1) -> Runner:
-    """The program as a user starts it, without frames and checkpoints; seconds are the loop's, from status.json."""
+def status(python: Path, scratch: Path, structure: Path, *options: str, ranks: int = 1, threads: int = 1) -> dict:
+    """What ``status.json`` says after a run as a user starts it."""
+    out = scratch / "bench.run"
+    command = ["-m", "mdrun", "simulate", str(structure), "--out", str(out), "--overwrite", *options]
+    command += ["--threads", str(threads)]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    run([str(python), *(launcher if ranks > 1 else []), *command], OMP_NUM_THREADS=str(threads))
+    return json.loads((out / "status.json").read_text())
+
+
+QUIET = ("--trajectory-every", "0", "--checkpoint-every", "0")
+
+
+def mdrun(python: Path, scratch: Path, structure: Path, *options: str) -> Runner:
+    """The program on one core, without frames and checkpoints; seconds are the loop's, from status.json."""
 
     def seconds(n_steps: int) -> float:
-        out = scratch / "bench.run"
-        command = ["-m", "mdrun", "simulate", str(structure), "--steps", str(n_steps), "--out", str(out), "--overwrite"]
-        command += ["--trajectory-every", "0", "--checkpoint-every", "0", "--threads", str(threads), *options]
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        start = [str(python), *launcher, *command] if ranks > 1 else [str(python), *command]
-        run(start, OMP_NUM_THREADS=str(threads))
-        return float(json.loads((out / "status.json").read_text())["loop_seconds"])
+        done = status(python, scratch, structure, "--steps", str(n_steps), *QUIET, *options)
+        return float(done["loop_seconds"])
 
     return seconds
 

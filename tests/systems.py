@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -13,9 +14,10 @@ from ase import Atoms
 from mdrun.cell import volume
 from mdrun.comm import Comm
 from mdrun.decompose.migrate import pack_rows, unpack_rows
-from mdrun.domain import Domain
+from mdrun.domain import NOWHERE, Domain
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.velocities import degrees_of_freedom, is_at_rest
+from mdrun.lanes import LANES
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.lennard_jones import make_lennard_jones
 from mdrun.run.simulation import Observer, Simulation, run, start
@@ -153,6 +155,35 @@ def simulate(
         run(sim, n_steps)
     positions, momenta_seen = (np.array(seen) if comm.rank == 0 else np.empty(0) for seen in zip(*frames, strict=True))
     return Run(sim, thermo, positions, momenta_seen)
+
+
+def listed_pair(distance: float) -> SimpleNamespace:
+    """A domain of two atoms of type 0 that list each other, whatever their distance (Å)."""
+    return _domain(torch.tensor([[0.0, 0, 0, 0], [distance, 0, 0, 0]], dtype=torch.float64), [1, 0])
+
+
+def empty_domain() -> SimpleNamespace:
+    """The domain of a rank that owns nothing and sees nothing."""
+    return _domain(torch.empty((0, 4), dtype=torch.float64), [])
+
+
+def _domain(rows: torch.Tensor, neighbor_of: list[int]) -> SimpleNamespace:
+    n = len(rows)
+    packed = torch.cat([rows, torch.tensor([[NOWHERE, NOWHERE, NOWHERE, 0]], dtype=torch.float64)])
+    neighbors = torch.full((n, 2 * LANES if n else 0), n, dtype=torch.int32)  # filled up with the row far away
+    neighbors[:, :1] = torch.tensor(neighbor_of, dtype=torch.int32)[:, None]
+    return SimpleNamespace(
+        packed=packed,
+        packed_in=lambda dtype: torch.from_numpy(packed.numpy().astype(dtype)),
+        reach_in_single=lambda reach: reach * (1 + 1e-6),
+        positions=packed[:-1, :3].T,
+        types=torch.zeros(n, dtype=torch.int32),
+        charges=torch.zeros(n, dtype=torch.float64),
+        neighbors=neighbors,
+        n_neighbors=torch.ones(n, dtype=torch.int32),
+        n_owned=n,
+        n_padded=n,
+    )
 
 
 def argon(cutoff: float = 8.5, shift: bool = False, n_types: int = 1) -> ForceModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 import pytest
 import scipy.special
@@ -30,8 +31,44 @@ def in_a_loop(function):
     return apply
 
 
+@njit(fastmath=FASTMATH, error_model="numpy")
+def power(x):
+    return arithmetic.exp2(x)
+
+
+@njit(fastmath=FASTMATH, error_model="numpy")
+def exponential(x):
+    return arithmetic.exp(x)
+
+
+@njit(fastmath=FASTMATH, error_model="numpy")
+def complementary_error(x):
+    return arithmetic.erfc(x)
+
+
+def test_single_precision_stays_single_and_is_right_to_its_rounding():
+    """Half a last bit is 6e-8; an exponential inherits the rounding of its argument."""
+    for function, truth, x, slack in (
+        (power, np.exp2, np.linspace(-124, 126, 100_001), 0.0),
+        (exponential, np.exp, np.linspace(-85, 85, 100_001), 1.0),
+        (complementary_error, scipy.special.erfc, np.linspace(0, 8, 100_001), 1.0),
+    ):
+        x = x.astype(np.float32)
+        found, expected = in_a_loop(function)(x), truth(x.astype(np.float64))
+        growth = 1 + slack * np.maximum(np.abs(x), x * x if truth is scipy.special.erfc else 0)
+        assert np.abs((found / expected - 1) / growth).max() < 6e-7
+        assert function.nopython_signatures[-1].return_type == numba.float32
+
+
+def test_single_exponentials_beyond_all_numbers_neither_wrap_around_nor_hide_nan():
+    tiny, huge, nan = in_a_loop(exponential)(np.array([-1e6, 1e6, np.nan], np.float32))
+    assert 0 <= tiny < 1e-37
+    assert huge > 1e37
+    assert math.isnan(nan)
+
+
 def test_powers_of_two_are_right_to_rounding():
-    powers = in_a_loop(arithmetic.exp2)
+    powers = in_a_loop(power)
     y = np.random.default_rng(1).uniform(-900, 900, 100_000)
     np.testing.assert_allclose(powers(y), np.exp2(y), rtol=7e-16)
     # exact where the exponent is whole
@@ -40,10 +77,6 @@ def test_powers_of_two_are_right_to_rounding():
 
 @pytest.fixture(scope="module")
 def exponentials():
-    @njit(fastmath=FASTMATH, error_model="numpy")
-    def exponential(x):
-        return arithmetic.exp(x)
-
     return in_a_loop(exponential)
 
 
@@ -61,10 +94,7 @@ def test_exponentials_beyond_all_numbers_neither_wrap_around_nor_hide_nan(expone
 
 
 def test_the_complementary_error_function_is_that_of_scipy():
-    @njit(fastmath=FASTMATH, error_model="numpy")
-    def erfc(x):
-        return arithmetic.erfc(x)
-
+    erfc = complementary_error
     x = np.linspace(0, 25, 100_001)
     found, expected = in_a_loop(erfc)(x), scipy.special.erfc(x)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)

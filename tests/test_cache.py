@@ -8,10 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import ase.io
 import pytest
 
 from mdrun import cache
 from tests.cli.launcher import start
+from tests.systems import pfcc
 
 KERNEL = """
 from numba import njit
@@ -143,16 +145,18 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_that_start_at_once_fill_one_cache_that_serves_the_next(crystal, tmp_path):
+@pytest.mark.timeout(1200)
+def test_processes_that_start_at_once_fill_one_cache_that_serves_the_next(tmp_path):
     """Two runs in double and two in mixed from nothing; a fifth and sixth then write no file more."""
     env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ase.io.write(tmp_path / "crystal.extxyz", pfcc(2, 2, 2))
 
     def run(name: str, precision: str):
         options = ("--steps", 2, "--seed", 1, "--precision", precision, "--out", tmp_path / name)
-        return start("simulate", crystal, *options, cwd=tmp_path, env=env)
+        return start("simulate", "crystal.extxyz", *options, cwd=tmp_path, env=env)
 
     for program in [run(f"{precision}{k}", precision) for k in (0, 1) for precision in ("double", "mixed")]:
-        program.wait(280).expect(0)
+        program.wait(1000).expect(0)
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nbc")}
     assert kept
     for precision in ("double", "mixed"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from mdrun.errors import InputError, SimulationError
 from mdrun.potentials.base import UnknownSpecies
 from mdrun.potentials.eam import EAM, hermite
 from tests.eam_writer import FUNCFL_COULOMB, Polynomials, made_up, written
-from tests.systems import DATA, evaluate, pfcc, species_of
+from tests.systems import DATA, empty_domain, evaluate, listed_pair, pfcc, species_of
 
 REFERENCE, POTENTIALS = DATA / "reference", DATA / "potentials"
 
@@ -170,21 +169,9 @@ def copper(tmp_path) -> EAM:
     return EAM.from_file(written(tmp_path / "Cu.eam.alloy", made_up(["Cu"]).setfl(False)), (29,))
 
 
-def fake_pair(distance: float) -> SimpleNamespace:
-    """Two copper atoms that list each other, whatever their distance."""
-    return SimpleNamespace(
-        positions=torch.tensor([[0.0, distance], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64),
-        types=torch.zeros(2, dtype=torch.int32),
-        neighbors=torch.tensor([[1], [0]], dtype=torch.int32),
-        n_neighbors=torch.ones(2, dtype=torch.int32),
-        n_owned=2,
-        n_padded=2,
-    )
-
-
 @pytest.mark.parametrize("distance", [0.0, np.nan])
 def test_impossible_positions_show_in_the_forces(tmp_path, distance):
-    assert torch.isnan(copper(tmp_path)(fake_pair(distance), totals=True).forces[:, 0]).all()
+    assert torch.isnan(copper(tmp_path)(listed_pair(distance), totals=True).forces[:, 0]).all()
 
 
 def test_a_run_is_stopped_by_an_impossible_position(tmp_path):
@@ -194,22 +181,14 @@ def test_a_run_is_stopped_by_an_impossible_position(tmp_path):
 
 
 def test_forces_without_totals_are_the_same_and_nothing_else_comes(tmp_path):
-    alone, full = (copper(tmp_path)(fake_pair(2.3), totals) for totals in (False, True))
+    alone, full = (copper(tmp_path)(listed_pair(2.3), totals) for totals in (False, True))
     assert alone.energy is None
     assert alone.virial is None
     torch.testing.assert_close(alone.forces, full.forces, rtol=1e-13, atol=0)
 
 
 def test_a_rank_that_owns_nothing_gets_empty_forces(tmp_path):
-    nothing = SimpleNamespace(
-        positions=torch.zeros((3, 0), dtype=torch.float64),
-        types=torch.zeros(0, dtype=torch.int32),
-        neighbors=torch.zeros((0, 8), dtype=torch.int32),
-        n_neighbors=torch.zeros(0, dtype=torch.int32),
-        n_owned=0,
-        n_padded=0,
-    )
-    result = copper(tmp_path)(nothing, totals=True)
+    result = copper(tmp_path)(empty_domain(), totals=True)
     assert result.forces.shape == (0, 3)
     assert result.energy == 0
     assert not result.virial.any()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from ase.cluster import Icosahedron
 
 from mdrun.errors import InputError
 from mdrun.potentials.emt import EMT
-from tests.systems import evaluate, species_of
+from tests.systems import empty_domain, evaluate, listed_pair, species_of
 
 
 def rattled(atoms: Atoms) -> Atoms:
@@ -74,42 +72,22 @@ def test_cutoff_does_not_depend_on_the_species_present():
     assert EMT.for_species((29,)).cutoff == EMT.for_species((13, 47)).cutoff
 
 
-def fake_pair(distance: float) -> SimpleNamespace:
-    """Two copper atoms that list each other, whatever their distance."""
-    return SimpleNamespace(
-        positions=torch.tensor([[0.0, distance], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64),
-        types=torch.zeros(2, dtype=torch.int32),
-        neighbors=torch.tensor([[1], [0]], dtype=torch.int32),
-        n_neighbors=torch.ones(2, dtype=torch.int32),
-        n_owned=2,
-        n_padded=2,
-    )
-
-
 def test_impossible_positions_show_in_the_forces():
     for distance in (0.0, np.nan, np.inf):
-        assert torch.isnan(EMT.for_species((29,))(fake_pair(distance), totals=True).forces[:, 0]).all()
+        assert torch.isnan(EMT.for_species((29,))(listed_pair(distance), totals=True).forces[:, 0]).all()
 
 
 def test_forces_without_totals_are_the_same_and_nothing_else_comes():
     model = EMT.for_species((29,))
-    alone, full = (model(fake_pair(2.3), totals) for totals in (False, True))
+    alone, full = (model(listed_pair(2.3), totals) for totals in (False, True))
     assert alone.energy is None
     assert alone.virial is None
     torch.testing.assert_close(alone.forces, full.forces, rtol=1e-13, atol=0)
 
 
 def test_a_rank_that_owns_nothing_gets_empty_forces():
-    nothing = SimpleNamespace(
-        positions=torch.zeros((3, 0), dtype=torch.float64),
-        types=torch.zeros(0, dtype=torch.int32),
-        neighbors=torch.zeros((0, 8), dtype=torch.int32),
-        n_neighbors=torch.zeros(0, dtype=torch.int32),
-        n_owned=0,
-        n_padded=0,
-    )
     for numbers in ((29,), (29, 79)):
-        result = EMT.for_species(numbers)(nothing, totals=True)
+        result = EMT.for_species(numbers)(empty_domain(), totals=True)
         assert result.forces.shape == (0, 3)
         assert result.energy == 0
         assert not result.virial.any()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from mdrun.lanes import LANES, append_near, copy_lanes, gather_rows
+from mdrun.lanes import LANES, append_near, append_negative, copy_lanes, gather_rows
 
 
 @njit
@@ -17,6 +17,11 @@ def copied(source, start, target, place):
 @njit
 def appended(x, y, z, rows, start, point, reach2, out, place):
     return append_near(x, y, z, rows, start, point[0], point[1], point[2], reach2, out, place)
+
+
+@njit
+def appended_negative(values, source, start, out, place):
+    return append_negative(values, source, start, out, place)
 
 
 @njit
@@ -46,6 +51,22 @@ def test_near_rows_are_appended_in_order(seed):
     near = ((x[:, chosen] - point[:, None]) ** 2).sum(axis=0) < reach2
     np.testing.assert_array_equal(out[place : place + n], rows[chosen][near])
     assert (out[:place] == -1).all()
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [(np.float64, 8), (np.float32, 16)])
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_of_negative_values_are_appended_in_order_and_nan_is_negative(seed, dtype, lanes):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=40).astype(dtype)
+    values[rng.integers(40, size=3)] = np.nan
+    values[rng.integers(40, size=3)] = 0.0
+    rows, out = rng.permutation(40).astype(np.int32), np.full(60, -1, np.int32)
+    start, place = int(rng.integers(40 - lanes)), int(rng.integers(40))
+    n = appended_negative(values, rows, start, out, place)
+    chosen = slice(start, start + lanes)
+    np.testing.assert_array_equal(out[place : place + n], rows[chosen][~(values[chosen] >= 0)])
+    assert (out[:place] == -1).all()
+    assert (out[place + lanes :] == -1).all()
 
 
 @pytest.mark.parametrize(("dtype", "lanes"), [(np.float64, 8), (np.float32, 16)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ase.io
 import numpy as np
 import pytest
 from ase import Atoms
@@ -15,6 +16,7 @@ from mdrun.comm import Comm
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.potentials.base import ForceModel
+from mdrun.run import trajectory
 from mdrun.run.simulation import Observer
 from mdrun.run.thermo import Thermometer
 from mdrun.run.trajectory import TrajectoryFile
@@ -172,6 +174,33 @@ def test_a_frame_is_a_structure_that_the_run_goes_on_from(path):
     assert structure.has_velocities
     again = simulate(structure.atoms, argon(shift=True), VelocityVerlet(2 * FS), 20)
     np.testing.assert_allclose(again.positions[-1], run.positions[-1], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [5, 1000])
+def test_a_frame_is_what_ase_writes_byte_for_byte(path, n_rows, monkeypatch):
+    """Strings, whole numbers, flags and vectors as columns, and the header with all that ``info`` may hold."""
+    monkeypatch.setattr(trajectory, "ROWS_AT_ONCE", n_rows)
+    atoms = moving(pfcc(2, 2, 2))
+    atoms.numbers[::3] = 36
+    atoms.set_tags(np.arange(32) % 5)
+    atoms.set_array("label", np.array([f"site{i}" for i in range(32)]))
+    atoms.set_array("dipole", np.random.default_rng(2).normal(size=(32, 3)))
+    atoms.set_array("seen", np.arange(32) % 2 == 0)
+    atoms.info.update(origin='melted "twice"', count=3, matrix=np.eye(3), flag=True, pair=np.array([1, 2]))
+    atoms.set_constraint([FixAtoms([3, 4]), FixCartesian([7], mask=[True, False, True])])
+    with path.open("w") as file:
+        columns = {"positions": atoms.positions, **trajectory._move_mask(load_mask(atoms))}
+        rest = {name: v for name, v in atoms.arrays.items() if name not in ("numbers", "positions")}
+        trajectory.write_frame(file, atoms, atoms.numbers, columns | rest)
+    ase.io.write(path.with_name("ase.extxyz"), atoms)
+    assert path.read_text() == path.with_name("ase.extxyz").read_text()
+
+
+def load_mask(atoms: Atoms) -> np.ndarray:
+    mobile = np.ones((len(atoms), 3), bool)
+    mobile[[3, 4]] = False
+    mobile[7] = [False, True, False]
+    return mobile
 
 
 def test_frames_can_be_read_while_the_run_goes_on(path):

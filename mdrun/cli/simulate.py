@@ -109,7 +109,9 @@ def _run(given: dict, config: Path | None, debug: bool) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
     from mdrun.cache import keep_kernels
+    from mdrun.launch import give_back_large_blocks
 
+    give_back_large_blocks()
     keep_kernels()  # before any module that holds one is imported
 
     from mdrun.comm import Comm, open_comm

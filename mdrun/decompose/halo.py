@@ -75,19 +75,15 @@ def plan_halo(
         boxes: (size, 3, 2) tight box of every rank.
         width: (3,) the ghost width in fractional units, ``ghost_width / heights``.
     """
-    own = tight_box(frac)
     periodic = np.array(pbc)
-    indices, shifts = [], []
-    for rank in range(comm.size):
-        lo = boxes[rank, :, 0] - width - ROUNDING
-        hi = boxes[rank, :, 1] + width + ROUNDING
-        if _is_out_of_reach(own, lo, hi, periodic):
-            found, moved = np.empty(0, np.int64), np.empty((0, 3))
-        else:
-            found, moved = _images_within(frac, lo, hi, periodic, rank == comm.rank, numba.get_num_threads())
+    lo, hi = boxes[:, :, 0] - width - ROUNDING, boxes[:, :, 1] + width + ROUNDING
+    indices, shifts = [np.empty(0, np.int64)], [np.empty((0, 3))]
+    send_sizes = [0] * comm.size
+    for rank in _within_reach(tight_box(frac), lo, hi, periodic).tolist():
+        found, moved = _images_within(frac, lo[rank], hi[rank], periodic, rank == comm.rank, numba.get_num_threads())
+        send_sizes[rank] = len(found)
         indices.append(found)
         shifts.append(moved)
-    send_sizes = [len(found) for found in indices]
     return HaloPlan(
         send_indices=torch.from_numpy(np.concatenate(indices)),
         send_shifts=torch.from_numpy(np.concatenate(shifts)),
@@ -96,13 +92,15 @@ def plan_halo(
     )
 
 
-def _is_out_of_reach(own: np.ndarray, lo: np.ndarray, hi: np.ndarray, periodic: np.ndarray) -> bool:
-    """True where no image of anything in ``own`` can lie in [lo, hi]."""
-    if not (np.isfinite(own).all() and np.isfinite(lo).all()):
-        return True  # one of the two owns nothing
-    first, last = np.ceil(lo - own[:, 1]), np.floor(hi - own[:, 0])
-    apart = np.where(periodic, first > last, (own[:, 0] > hi) | (own[:, 1] < lo))
-    return bool(apart.any())
+def _within_reach(own: np.ndarray, lo: np.ndarray, hi: np.ndarray, periodic: np.ndarray) -> np.ndarray:
+    """Ranks in whose [lo, hi] (size, 3) an image of something in ``own`` (3, 2) may lie, ascending."""
+    if not np.isfinite(own).all():
+        return np.empty(0, np.int64)  # this rank owns nothing
+    owners = np.flatnonzero(np.isfinite(lo).all(axis=1))
+    lo, hi = lo[owners], hi[owners]
+    spanned = np.ceil(lo - own[:, 1]) <= np.floor(hi - own[:, 0])
+    overlaps = (own[:, 0] <= hi) & (own[:, 1] >= lo)
+    return owners[np.where(periodic, spanned, overlaps).all(axis=1)]
 
 
 @njit(parallel=True, cache=True)

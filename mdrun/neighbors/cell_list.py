@@ -65,12 +65,15 @@ class NeighborList:
             longest = int(counts.max(initial=0))
             if longest <= self._width - LANES:
                 break
+            del matrix
             self._width = -(-int(longest * SLACK) // ROUND_TO) * ROUND_TO + LANES
             self.n_growths += 1
         self.matrix, self.counts = torch.from_numpy(matrix), torch.from_numpy(counts)
 
     def _rows(self, n_owned: int) -> np.ndarray:
         if self._storage.size < n_owned * self._width:
+            self.matrix = torch.empty((0, 0), dtype=torch.int32)  # lets the old rows go before the new ones come
+            self._storage = np.empty(0, np.int32)
             self._storage = np.empty(int(n_owned * 1.05) * self._width + self._width, np.int32)
         return self._storage[: n_owned * self._width].reshape(n_owned, self._width)
 

@@ -1,4 +1,4 @@
-"""The functions that a pair formula may call: ``exp``, ``sqrt``, ``erfc``, ``select`` and ``floor_to_index``.
+"""The functions that a pair formula may call: ``exp``, ``exp2``, ``sqrt``, ``erfc``, ``select`` and ``floor_to_index``.
 
 Inside Numba's loops they are arithmetic and nothing else, because one call of the mathematical library keeps a whole
 loop scalar; called from Python they are torch's for tensors and NumPy's for everything else (numbers, arrays, complex
@@ -12,7 +12,9 @@ import math
 import numba
 import numpy as np
 import torch
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
+
+from mdrun.potentials.precision import in_single
 
 LN2 = math.log(2)
 LOG2_E = 1 / LN2
@@ -20,6 +22,9 @@ LOG2_E = 1 / LN2
 # Taylor series of 2^f: the first term left out is below 2e-16 for |f| ≤ 1/2.
 _C = tuple(LN2**n / math.factorial(n) for n in range(13))
 C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12 = _C[1:]
+# In single precision, where a double among the operands would make everything double.
+S0, S1, S2, S3, S4, S5, S6 = (np.float32(c) for c in _C[:7])
+ZERO, HALF, LOG2_E_SINGLE, LOWEST, HIGHEST = (np.float32(c) for c in (0.0, 0.5, LOG2_E, -125.0, 127.0))
 
 
 def exp(x):
@@ -51,19 +56,36 @@ def floor_to_index(y, last):
 
 @intrinsic
 def _power_of_two(typing_context, exponent):
-    """2^exponent for an int64 within the range of normal numbers, by writing the exponent's bits."""
+    """2^exponent for an int64 (int32: in single precision) of a normal number, by writing the exponent's bits."""
+    result, bias, n_mantissa = (numba.float32, 127, 23) if exponent == numba.int32 else (numba.float64, 1023, 52)
 
     def write_bits(context, builder, signature, arguments):
         (value,) = arguments
-        biased = builder.add(value, value.type(1023))
-        return builder.bitcast(builder.shl(biased, value.type(52)), context.get_value_type(signature.return_type))
+        biased = builder.add(value, value.type(bias))
+        return builder.bitcast(builder.shl(biased, value.type(n_mantissa)), context.get_value_type(result))
 
-    return numba.float64(numba.int64), write_bits
+    return result(exponent), write_bits
 
 
-@register_jitable(inline="always")
 def exp2(y):
-    """2^y to rounding for |y| < 1000; beyond, anything."""
+    """2^y to rounding for |y| < 1000, in single precision for |y| < 125; beyond, anything."""
+    return torch.exp2(y) if isinstance(y, torch.Tensor) else np.exp2(y)
+
+
+@overload(exp2, inline="always")
+def _exp2(y):
+    return _single_exp2 if y == numba.float32 else _double_exp2
+
+
+def _single_exp2(y):
+    whole = np.floor(y + HALF)
+    f = y - whole
+    f2 = f * f
+    low, middle, high = S0 + S1 * f, S2 + S3 * f, S4 + S5 * f
+    return (low + f2 * (middle + f2 * (high + f2 * S6))) * _power_of_two(np.int32(whole))  # type: ignore[call-arg]
+
+
+def _double_exp2(y):
     whole = np.floor(y + 0.5)
     f = y - whole
     f2 = f * f
@@ -79,11 +101,14 @@ def exp2(y):
 # Numba's own inlining takes.
 @overload(exp, jit_options={"fastmath": {"contract"}})
 def _exp(x):
+    # min and max keep their first argument where it is NaN
     def formula(x):
-        # min and max keep their first argument where it is NaN
         return exp2(min(max(x * LOG2_E, -1021.0), 1023.0))
 
-    return formula
+    def in_single(x):
+        return exp2(min(max(x * LOG2_E_SINGLE, LOWEST), HIGHEST))
+
+    return in_single if x == numba.float32 else formula
 
 
 @overload(sqrt, inline="always")
@@ -94,6 +119,8 @@ def _sqrt(x):
 @overload(floor_to_index, inline="always")
 def _floor_to_index(y, last):
     # max keeps its first argument where the second is NaN; by way of int32 as above
+    if y == numba.float32:
+        return lambda y, last: np.int64(np.int32(min(max(ZERO, y), np.float32(last))))
     return lambda y, last: np.int64(np.int32(min(max(0.0, y), last)))
 
 
@@ -132,4 +159,4 @@ def _erfc(x):
         odd = 0.3033736718142138 + v * (0.08770500336212393 + v * odd)
         return t * (even + u * odd) * exp(-x * x)
 
-    return formula
+    return in_single(formula) if x == numba.float32 else formula

@@ -9,17 +9,24 @@ LAMMPS, whose numbers are the ones that a published file is compared with. Anoth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 from numba import njit, prange
+from numba.extending import register_jitable
 
 from mdrun.domain import Domain
+from mdrun.lanes import gather_rows
+from mdrun.potentials.arithmetic import floor_to_index
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.eam_files import EamTables, read_eam
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
+from mdrun.potentials.precision import DOUBLE, Precision
+from mdrun.potentials.short_list import ShortList
 from mdrun.verbs import refresh_neighbors
 
 
@@ -30,8 +37,7 @@ class EAM:
     Attributes:
         symbols: elements that the file covers.
         density: (n_types, n_types, n_r, 4) [i, j] cubic of what j contributes at i.
-        pair: (n_types, n_types, n_r, 8) [i, j] one cache line an interval: the cubic of r φ, then c3, c2, c1 of the
-            density above, whose value the forces don't need.
+        r_phi: (n_types, n_types, n_r, 4) [i, j] cubic of r φ. The last row of both is zero, for what is farther away.
         embedding: (n_types, n_rho, 4) cubic of F.
     """
 
@@ -43,8 +49,12 @@ class EAM:
     d_r: float
     d_rho: float
     density: np.ndarray
-    pair: np.ndarray
+    r_phi: np.ndarray
     embedding: np.ndarray
+    precision: Precision = field(default=DOUBLE, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.short_list = ShortList(np.full(self.density.shape[:2], self.cutoff * self.cutoff))
 
     @classmethod
     def from_file(cls, path: Path, numbers: tuple[int, ...]) -> EAM:
@@ -65,9 +75,8 @@ class EAM:
             raise UnknownSpecies(name, numbers=missing, known=tables.symbols)
         rows = [tables.symbols.index(s) for s in symbols]
         density = hermite(np.swapaxes(tables.density[np.ix_(rows, rows)], 0, 1))
-        pair = np.zeros((*density.shape[:3], 8))
-        pair[..., :4] = hermite(tables.r_phi[np.ix_(rows, rows)])
-        pair[..., 4:7] = density[..., :3]
+        r_phi = hermite(tables.r_phi[np.ix_(rows, rows)])
+        density[..., -1, :] = r_phi[..., -1, :] = 0  # for whatever is beyond the cutoff
         return cls(
             name=f"{name}, cutoff {tables.cutoff:.4g} Å",
             symbols=tables.symbols,
@@ -75,21 +84,31 @@ class EAM:
             d_r=tables.d_r,
             d_rho=tables.d_rho,
             density=density,
-            pair=pair,
+            r_phi=r_phi,
             embedding=hermite(tables.embedding[rows]),
         )
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
-        n = domain.n_owned
-        x, types = domain.positions.numpy(), domain.types.numpy()
-        neighbors, n_neighbors = domain.neighbors.numpy(), domain.n_neighbors.numpy()
-        slope, forces = np.empty(n), np.empty((n, 3))
-        cutoff2 = self.cutoff * self.cutoff
+        number, zero, n_chunks = self.precision.terms, self.precision.sums(0), numba.get_num_threads()
+        short, n_short = self.short_list.pick(domain)
+        packed = domain.packed_in(number).numpy()
+        density: np.ndarray = self.density.reshape(-1, 4).astype(number, copy=False)
+        r_phi: np.ndarray = self.r_phi.reshape(-1, 4).astype(number, copy=False)
+        n_types, n_r = self.density.shape[1:3]
+        per_r, cutoff2 = number(1 / self.d_r), number(self.cutoff * self.cutoff)
+        # Numba compiles a loop of its own for each choice of None
+        mixture = None if n_types == 1 else n_types
+        slope, forces = np.empty(domain.n_owned), np.empty((domain.n_owned, 3))
         embedded = _embed(
-            x, types, neighbors, n_neighbors, self.density, 1 / self.d_r, self.embedding, 1 / self.d_rho, cutoff2, slope
-        )
-        slopes = refresh_neighbors(torch.from_numpy(slope)).numpy()
-        sums = _push(x, types, neighbors, n_neighbors, self.pair, 1 / self.d_r, slopes, cutoff2, forces, totals)
+            packed, short, n_short, density, n_r, per_r, cutoff2, self.embedding, 1 / self.d_rho, mixture, slope, zero,
+            n_chunks,
+        )  # fmt: skip
+        padded = refresh_neighbors(torch.from_numpy(slope)).numpy()
+        slopes: np.ndarray = np.append(padded, 0.0).astype(number, copy=False)
+        sums = _push(
+            packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, mixture, forces, zero,
+            True if totals else None, n_chunks,
+        )  # fmt: skip
         if not totals:
             return Forces(torch.from_numpy(forces))
         return Forces(torch.from_numpy(forces), float(embedded + sums[0]), virial_tensor(sums[1:]))
@@ -113,88 +132,132 @@ def hermite(values: np.ndarray) -> np.ndarray:
     return cubics
 
 
-@njit(inline="always")
-def _interval(x, n):
+@register_jitable(inline="always")
+def _interval(t, last, number):
     """Interval and place in it of a coordinate in units of the grid, as LAMMPS has it: below the grid the first cubic
-    goes on, above it the last value holds. A NaN, whatever integer it becomes, stays within the table."""
-    m = max(min(int(x), n - 2), 0)
-    return m, min(x - m, 1.0)
+    goes on, above it the last value holds. The place of a NaN is NaN, its interval within the table."""
+    m = floor_to_index(t, last)
+    return m, min(t - number(m), number(1))
+
+
+@register_jitable(inline="always")
+def _gather(table, at, k, c):
+    gather_rows(table, at, k, c[0], c[1], c[2], c[3])
+
+
+@register_jitable(inline="always")
+def _value(c, k, p):
+    return ((c[0, k] * p + c[1, k]) * p + c[2, k]) * p + c[3, k]
+
+
+@register_jitable(inline="always")
+def _slope(c, k, p):
+    first = c[0, k] * p
+    half = first + c[1, k]
+    return (first + half + half) * p + c[2, k]
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _embed(x, types, neighbors, n_neighbors, density, per_r, embedding, per_rho, cutoff2, slope):
-    """Fill ``slope`` with F'(ρ) of the owned atoms; the sum of their F."""
-    n_r, n_rho = density.shape[2], embedding.shape[1]
+def _embed(packed, short, n_short, density, n_r, per_r, cutoff2, embedding, per_rho, n_types, slope, zero, n_chunks):
+    """Fill ``slope`` with F'(ρ) of the owned atoms; the sum of their F. ``n_types`` is None for one."""
+    number = packed.dtype.type
+    lanes = 64 // packed.itemsize
+    n, n_rho = len(slope), embedding.shape[1]
     end = (n_rho - 1) / per_rho
     energy = 0.0
-    for i in prange(len(slope)):
-        xi, yi, zi = x[0, i], x[1, i], x[2, i]
-        mine = density[types[i]]
-        rho = 0.0
-        for k in range(n_neighbors[i]):
-            j = neighbors[i, k]
-            dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-            r2 = dx * dx + dy * dy + dz * dz
-            if not r2 >= cutoff2:  # NaN goes on, into the forces
-                m, p = _interval(np.sqrt(r2) * per_r, n_r)
-                c = mine[types[j], m]
-                rho += ((c[0] * p + c[1]) * p + c[2]) * p + c[3]
-        m, p = _interval(rho * per_rho, n_rho)
-        c = embedding[types[i], m]
-        slope[i] = ((3.0 * c[0] * p + 2.0 * c[1]) * p + c[2]) * per_rho
-        energy += ((c[0] * p + c[1]) * p + c[2]) * p + c[3]
-        if rho > end:  # a straight line beyond the table
-            energy += slope[i] * (rho - end)
-        if not np.isfinite(rho):
-            slope[i] = np.nan
+    for chunk in prange(n_chunks):
+        room = short.shape[1]
+        x, c = np.empty((4, room), number), np.empty((4, room), number)
+        at, p = np.empty(room, np.int32), np.empty(room, number)
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            xi, yi, zi, ti = packed[i, 0], packed[i, 1], packed[i, 2], int(packed[i, 3])
+            n_lanes = (n_short[i] + lanes - 1) & -lanes  # filled up with a row far away
+            for k in range(0, n_lanes, lanes):
+                _gather(packed, short[i], k, x)
+            for k in range(n_lanes):
+                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+                r2 = dx * dx + dy * dy + dz * dz
+                m, p[k] = _interval(math.sqrt(r2) * per_r, n_r - 2, number)
+                if n_types is not None:
+                    m += (ti * n_types + np.int32(x[3, k])) * n_r
+                at[k] = n_r - 1 if r2 >= cutoff2 else m  # false for NaN, which must reach the forces
+            for k in range(0, n_lanes, lanes):
+                _gather(density, at, k, c)
+            rho = zero
+            for k in range(n_lanes):
+                rho += _value(c, k, p[k])
+            m, q = _interval(rho * per_rho, n_rho - 2, np.float64)
+            cubic = embedding[ti, m].reshape(4, 1)
+            slope[i] = _slope(cubic, 0, q) * per_rho
+            energy += _value(cubic, 0, q)
+            if rho > end:  # a straight line beyond the table
+                energy += slope[i] * (rho - end)
+            if not np.isfinite(rho):
+                slope[i] = np.nan
     return energy
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _push(x, types, neighbors, n_neighbors, pair, per_r, slopes, cutoff2, forces, totals):
-    """Fill ``forces``; half sums of pair energy and virial where ``totals``."""
-    n_r = pair.shape[2]
+def _push(packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, n_types, forces, zero, totals, n_chunks):
+    """Fill ``forces``; half sums of pair energy and virial unless ``totals`` is None."""
+    number = packed.dtype.type
+    lanes = 64 // packed.itemsize
+    n = len(forces)
     energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
-    for i in prange(len(forces)):
-        xi, yi, zi = x[0, i], x[1, i], x[2, i]
-        ti, slope_i = types[i], slopes[i]
-        fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = 0.0
-        for k in range(n_neighbors[i]):
-            j = neighbors[i, k]
-            dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-            r2 = dx * dx + dy * dy + dz * dz
-            if not r2 >= cutoff2:
-                r = np.sqrt(r2)
-                tj = types[j]
-                m, p = _interval(r * per_r, n_r)
-                c = pair[ti, tj, m]
-                inverse = 1.0 / r
-                phi = (((c[0] * p + c[1]) * p + c[2]) * p + c[3]) * inverse
-                d_r_phi = ((3.0 * c[0] * p + 2.0 * c[1]) * p + c[2]) * per_r
-                d_here = ((3.0 * c[4] * p + 2.0 * c[5]) * p + c[6]) * per_r
-                d_there = d_here
-                if ti != tj:
-                    b = pair[tj, ti, m]
-                    d_there = ((3.0 * b[4] * p + 2.0 * b[5]) * p + b[6]) * per_r
+    for chunk in prange(n_chunks):
+        room = short.shape[1]
+        x, p, slope = np.empty((4, room), number), np.empty(room, number), np.empty(room, number)
+        phi, here, there = np.empty((4, room), number), np.empty((4, room), number), np.empty((4, room), number)
+        at, back = np.empty(room, np.int32), np.empty(room, np.int32)
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            xi, yi, zi, ti = packed[i, 0], packed[i, 1], packed[i, 2], int(packed[i, 3])
+            row = short[i]
+            n_lanes = (n_short[i] + lanes - 1) & -lanes
+            for k in range(0, n_lanes, lanes):
+                _gather(packed, row, k, x)
+            for k in range(n_lanes):
+                slope[k] = slopes[row[k]]
+            for k in range(n_lanes):
+                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+                r2 = dx * dx + dy * dy + dz * dz
+                m, p[k] = _interval(math.sqrt(r2) * per_r, n_r - 2, number)
+                if n_types is not None:
+                    tj = np.int32(x[3, k])
+                    back[k] = n_r - 1 if r2 >= cutoff2 else m + (tj * n_types + ti) * n_r
+                    m += (ti * n_types + tj) * n_r
+                at[k] = n_r - 1 if r2 >= cutoff2 else m
+            for k in range(0, n_lanes, lanes):
+                _gather(r_phi, at, k, phi)
+                _gather(density, at, k, here)
+                if n_types is not None:
+                    _gather(density, back, k, there)
+            fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zero
+            for k in range(n_lanes):
+                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+                inverse = number(1) / math.sqrt(dx * dx + dy * dy + dz * dz)
+                u = _value(phi, k, p[k]) * inverse
+                d_here = _slope(here, k, p[k])
+                d_there = d_here if n_types is None else _slope(there, k, p[k])
+                embedded = slopes[i] * d_here + slope[k] * d_there
                 # force over r on j: -dE/dr / r
-                f = -(slope_i * d_here + slopes[j] * d_there + (d_r_phi - phi) * inverse) * inverse
+                f = (u * inverse - (embedded + _slope(phi, k, p[k]) * inverse) * per_r) * inverse
                 fx -= f * dx
                 fy -= f * dy
                 fz -= f * dz
-                if totals:
-                    e += phi
+                if totals is not None:
+                    e += u
                     vxx += f * dx * dx
                     vyy += f * dy * dy
                     vzz += f * dz * dz
                     vyz += f * dy * dz
                     vxz += f * dx * dz
                     vxy += f * dx * dy
-        forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-        energy += e
-        wxx += vxx
-        wyy += vyy
-        wzz += vzz
-        wyz += vyz
-        wxz += vxz
-        wxy += vxy
+            forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
+            energy += e
+            wxx += vxx
+            wyy += vyy
+            wzz += vzz
+            wyz += vyz
+            wxz += vxz
+            wxy += vxy
     return 0.5 * np.array([energy, wxx, wyy, wzz, wyz, wxz, wxy])
