@@ -41,7 +41,7 @@ class RunDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path, os.O_RDONLY)
-            weakref.finalize(self, os.close, lock)
+            self._release = weakref.finalize(self, os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"another run is writing to {path} now. Choose another --out.") from error
@@ -57,6 +57,10 @@ class RunDirectory:
             raise InputError(f"the run directory {path} can't be written to.")
         for name in present:
             (path / name).unlink()
+
+    def release(self) -> None:
+        """Let another run have it; what happens anyway once nobody knows of it."""
+        self._release()
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace ``status.json`` in one step, so that a reader never sees half of it."""

@@ -102,6 +102,8 @@ class Job:
         if is_writer:
             self.listener.finished(outcome)
             self._write_status("finished", outcome=outcome)
+            assert self.directory is not None
+            self.directory.release()
         return outcome
 
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
@@ -174,6 +176,8 @@ class Job:
     def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         """Write down that the run ended early, where there is a directory to write to."""
         self._write_status("failed", exit_code, reason, last_good_step)
+        if self.directory is not None:
+            self.directory.release()
 
 
 def _at_the_end(n_steps: int) -> Observer:
