@@ -25,7 +25,7 @@ class RanksFailed(AssertionError):
     """A rank ended badly, or the time ran out; the text holds what each rank wrote on stderr."""
 
 
-def launch(n_ranks: int, jobs: str, limit_s: float = 240.0) -> dict[str, np.ndarray]:
+def launch(n_ranks: int, jobs: str, limit_s: float = 400.0) -> dict[str, np.ndarray]:
     """Run ``jobs`` (names separated by commas) on ``n_ranks`` processes; rank 0's arrays by name.
 
     Raises:
