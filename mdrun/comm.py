@@ -156,8 +156,8 @@ class ProcessComm(Comm):
     def exchange_and_agree(
         self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool
     ) -> tuple[Tensor, bool]:
-        send_body, send_head = _letter_layout(tuple(send_sizes))
-        recv_body, recv_head = _letter_layout(tuple(recv_sizes))
+        send_body, send_head = _letter_layout(tuple(send_sizes), rows.device)
+        recv_body, recv_head = _letter_layout(tuple(recv_sizes), rows.device)
         letters = rows.new_empty((len(rows) + self.size, *rows.shape[1:]))
         letters[send_body] = rows
         letters[send_head] = float(wish)
@@ -236,13 +236,13 @@ class ProcessComm(Comm):
 
 
 @lru_cache(maxsize=8)
-def _letter_layout(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _letter_layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Where the rows and where the one heading row of each letter lie when ``sizes`` rows go to or come from ranks."""
     counts = torch.tensor(sizes)
     ranks = torch.arange(len(sizes))
     head = torch.cumsum(counts + 1, 0) - counts - 1
     body = torch.arange(int(counts.sum())) + torch.repeat_interleave(ranks + 1, counts)
-    return body, head
+    return body.to(device), head.to(device)
 
 
 def open_comm(timeout_s: float = 600.0) -> Comm:

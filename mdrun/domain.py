@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numba import njit, prange
 from torch import Tensor
 
 from mdrun import cell as geometry
+from mdrun.backends.base import Backend
+from mdrun.backends.on_cpu import NumbaBackend
 from mdrun.clock import timed
 from mdrun.comm import Comm
-from mdrun.decompose.halo import HaloPlan, plan_halo, tight_box
+from mdrun.decompose.halo import HaloPlan, plan_halo
 from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
-from mdrun.neighbors.cell_list import SINGLE_ROUNDING, NeighborList
-from mdrun.neighbors.grid import bounds, make_grid, order_by_bin_and_id
+from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
@@ -67,6 +67,7 @@ class Domain:
     Attributes:
         comm: the ranks that share the atoms.
         cutoff, skin: Å. Ghosts and list reach ``cutoff + skin``.
+        backend: who handles the rows. Every per-atom tensor, the state's too, lives on its device.
         check_every: look at displacements every so many steps; more than 1 risks dangerous builds.
         packed: (n_padded + 1, 4) x, y, z (Å) and type of each row, owned rows first: one cache line a neighbour. The
             last row lies far from everything; what fills up the list's vectors refers to it.
@@ -83,14 +84,17 @@ class Domain:
     cutoff: float
     skin: float
     check_every: int = 1
+    backend: Backend = field(default_factory=NumbaBackend)
     partitioner: Partitioner = field(default_factory=Partitioner)
     counts: DomainCounts = field(default_factory=DomainCounts)
 
     def __post_init__(self) -> None:
-        self._list = NeighborList()
+        self._list = self.backend.neighbor_list()
         self._steps_since_check = 0
-        self._single = np.empty((0, 4), np.float32)
-        self._was_outrun = False  # forces were computed while an atom here was beyond the list's safe reach
+        self._single = torch.empty((0, 4), dtype=torch.float32)
+        self._was_outrun: bool | Tensor = (
+            False  # forces were computed while an atom here was beyond the list's safe reach
+        )
         self.plan: HaloPlan | None = None
 
     @property
@@ -99,20 +103,16 @@ class Domain:
 
     @property
     def n_padded(self) -> int:
-        return len(self._packed) - 1
-
-    @property
-    def packed(self) -> Tensor:
-        return torch.from_numpy(self._packed)
+        return len(self.packed) - 1
 
     def packed_in(self, dtype: type) -> Tensor:
         """``packed`` itself for float64; for float32 with coordinates relative to the middle of the rank's rows."""
         if dtype is np.float64:
             return self.packed
-        if len(self._single) != len(self._packed):
-            self._single = np.empty(self._packed.shape, np.float32)
-        _to_single(self._packed, self._middle, self._single)
-        return torch.from_numpy(self._single)
+        if len(self._single) != len(self.packed):
+            self._single = torch.empty_like(self.packed, dtype=torch.float32)
+        self.backend.to_single(self.packed, self._middle, self._single)
+        return self._single
 
     def reach_in_single(self, reach: np.ndarray) -> np.ndarray:
         """Å, so much longer that no pair within reach is missed with coordinates from ``packed_in(np.float32)``."""
@@ -150,18 +150,18 @@ class Domain:
             return
         if not torch.equal(state.cell, self._cell_now):
             self._learn_strain(state)
-        moved2 = _move_owned(
-            state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), self._strain.numpy(),
-            self._packed,
-        )  # fmt: skip
+        moved2 = self.backend.move_owned(
+            state.positions, self._shifts, self._then, state.cell, self._strain, self.packed
+        )
+        is_beyond = moved2**0.5 > self._safe_displacement
         self._steps_since_check += 1
         looks = self._steps_since_check >= self.check_every
-        if looks:
+        if looks:  # the one place where the loop waits for a device, to read a number
             self._steps_since_check = 0
-            self._refuse_leaps(state, moved2)
-        elif moved2**0.5 > self._safe_displacement:
-            self._was_outrun = True
-        if self._refresh_ghosts(state.cell, wants_rebuild=looks and moved2**0.5 > self._safe_displacement):
+            self._refuse_leaps(state, float(moved2))
+        else:
+            self._was_outrun = self._was_outrun | is_beyond
+        if self._refresh_ghosts(state.cell, wants_rebuild=looks and bool(is_beyond)):
             self.rebuild(state)
 
     def _learn_strain(self, state: State) -> None:
@@ -179,7 +179,7 @@ class Domain:
         limit = max(self._safe_displacement, 0) + box  # as far as it may have crept since the rebuild, and a leap
         if moved2 <= limit * limit:  # false for NaN too
             return
-        moved = (state.positions - torch.from_numpy(self._then) @ self._strain).norm(dim=1)
+        moved = (state.positions - self._then @ self._strain.to(self._then)).norm(dim=1)
         far = torch.nonzero(~(moved <= limit)).flatten()
         ids = ", ".join(str(int(i)) for i in state.ids[far][:8].sort().values)
         raise SimulationError(
@@ -193,29 +193,30 @@ class Domain:
         """Wrap, migrate, sort the rows, choose the halo, build the list."""
         box = geometry.completed(state.cell, state.pbc)
         self._heights = geometry.heights(box)
-        frac, shifts = geometry.folded(state.positions, box, state.pbc)
+        frac, shifts = self.backend.folded(state.positions, box, state.pbc)
         if self.partitioner.partition is None or self._is_uneven():
-            weights = np.ones(state.n_owned)
-            self.partitioner.partition = bisect(frac.numpy(), weights, self._heights.numpy(), self.comm)
+            points, weights = frac.cpu().numpy(), np.ones(state.n_owned)
+            self.partitioner.partition = bisect(points, weights, self._heights.numpy(), self.comm)
             self.partitioner.fresh_imbalance = 0.0
             self.counts.repartitions += 1
         ids = state.ids
-        n_left = migrate(state, self.partitioner.partition.owners(frac.numpy()), self.comm)
+        n_left = migrate(state, self.backend.owners(self.partitioner.partition, frac), self.comm)
         if self.plan is not None:  # at first the whole file leaves rank 0: that is no migration
             self.counts.migrations += n_left
         if state.ids is not ids:  # rows came or went
-            frac, shifts = geometry.folded(state.positions, box, state.pbc)
-        frac, shifts = self._sort_rows(state, frac, shifts)
-        self._shifts = shifts.numpy()
-        self._learn_boxes(frac.numpy(), state.n_total)
+            frac, shifts = self.backend.folded(state.positions, box, state.pbc)
+        frac, self._shifts = self._sort_rows(state, frac, shifts)
+        self._learn_boxes(frac, state.n_total)
         width = (self.ghost_width / self._heights).numpy()
-        self.plan = plan_halo(frac.numpy(), self.boxes, width, state.pbc, self.comm)
+        self.plan = plan_halo(frac, self.boxes, width, state.pbc, self.comm, self.backend.images_within)
         self._adopt_ghosts(state)
         self._box_then = box
         self._learn_strain(state)
-        _move_owned(state.positions.numpy(), self._shifts, self._then, state.cell.numpy(), np.eye(3), self._packed)
+        self.backend.move_owned(
+            state.positions, self._shifts, self._then, state.cell, torch.eye(3, dtype=torch.float64), self.packed
+        )
         self._refresh_ghosts(state.cell)
-        low, high = bounds(self._packed[:-1, :3].T)
+        low, high = self.backend.bounds(self.positions)
         self._middle, self._half_extent = (low + high) / 2, float((high - low).max(initial=0.0)) / 2
         self._list.build(self.positions, self.n_owned, self.ghost_width)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
@@ -228,17 +229,15 @@ class Domain:
 
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""
-        points = frac.numpy().T
-        grid = make_grid(points, (self.ghost_width / 2 / self._heights).numpy())
-        rows = order_by_bin_and_id(points, state.ids.numpy(), grid.origin, grid.inverse_edge, grid.dims)
-        order = torch.from_numpy(rows)
+        order = self.backend.order(frac.T, state.ids, (self.ghost_width / 2 / self._heights).numpy())
         for f in FIELDS:  # one after another: only one is there twice
             setattr(state, f.name, getattr(state, f.name)[order])
         return frac[order], shifts[order]
 
-    def _learn_boxes(self, frac: np.ndarray, n_total: int) -> None:
+    def _learn_boxes(self, frac: Tensor, n_total: int) -> None:
         """Every rank's tight box, number of atoms, and whether its atoms outran the last list, in one collective."""
-        row = torch.from_numpy(np.array([*tight_box(frac).ravel(), len(frac), self._was_outrun]))
+        box = np.stack(self.backend.bounds(frac.T), axis=1)
+        row = torch.from_numpy(np.array([*box.ravel(), len(frac), float(self._was_outrun)]))
         table = self.comm.all_gather(row).numpy()
         self.boxes = table[:, :6].reshape(-1, 3, 2)
         self.owned_by_rank = table[:, 6].astype(np.int64)
@@ -261,58 +260,16 @@ class Domain:
             torch.cat([arrays[name], ghosts[name]]) for name in ("ids", "types", "charges")
         )
         self.n_owned = state.n_owned
-        self._packed = np.full((len(self.ids) + 1, 4), NOWHERE)
-        self._packed[:-1, 3] = self.types.numpy()
-        self._packed[-1, 3] = 0
-        self._then = state.positions.numpy().copy()
+        self.packed = state.positions.new_full((len(self.ids) + 1, 4), NOWHERE)
+        self.packed[:-1, 3] = self.types
+        self.packed[-1, 3] = 0
+        self._then = state.positions.clone()
 
     def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool = False) -> bool:
         """Send images to where they are mirrored; whether any rank wants to rebuild."""
         plan = self.plan
         assert plan is not None
-        rows = _images(self._packed, plan.send_indices.numpy(), plan.send_shifts.numpy(), cell.numpy())
-        ghosts, rebuild = self.comm.exchange_and_agree(
-            torch.from_numpy(rows), plan.send_sizes, plan.recv_sizes, wants_rebuild
-        )
-        self._packed[self.n_owned : -1, :3] = ghosts.numpy()
+        rows = self.backend.images(self.packed, plan.send_indices, plan.send_shifts, cell)
+        ghosts, rebuild = self.comm.exchange_and_agree(rows, plan.send_sizes, plan.recv_sizes, wants_rebuild)
+        self.packed[self.n_owned : -1, :3] = ghosts
         return rebuild
-
-
-@njit(parallel=True, cache=True)
-def _move_owned(positions, shifts, then, cell, strain, packed):
-    """Write wrapped owned positions into ``packed``; the largest squared displacement beside the cell's strain.
-
-    NaN if any displacement is.
-    """
-    largest = 0.0
-    n_bad = 0
-    for i in prange(len(positions)):
-        r = positions[i]
-        moved2 = 0.0
-        for d in range(3):
-            packed[i, d] = r[d] + shifts[i, 0] * cell[0, d] + shifts[i, 1] * cell[1, d] + shifts[i, 2] * cell[2, d]
-            moved = r[d] - (then[i, 0] * strain[0, d] + then[i, 1] * strain[1, d] + then[i, 2] * strain[2, d])
-            moved2 += moved * moved
-        largest = max(largest, moved2)
-        n_bad += not np.isfinite(moved2)
-    return np.nan if n_bad else largest
-
-
-@njit(parallel=True, cache=True)
-def _images(packed, rows, shifts, cell):
-    """(n, 3) positions of the images that other boxes see: the owner's plus whole cell vectors, as they are now."""
-    out = np.empty((len(rows), 3))
-    for k in prange(len(rows)):
-        row = packed[rows[k]]
-        for d in range(3):
-            out[k, d] = row[d] + shifts[k, 0] * cell[0, d] + shifts[k, 1] * cell[1, d] + shifts[k, 2] * cell[2, d]
-    return out
-
-
-@njit(parallel=True, cache=True)
-def _to_single(packed, origin, single):
-    for i in prange(len(packed)):
-        single[i, 0] = packed[i, 0] - origin[0]
-        single[i, 1] = packed[i, 1] - origin[1]
-        single[i, 2] = packed[i, 2] - origin[2]
-        single[i, 3] = packed[i, 3]

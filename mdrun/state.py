@@ -86,6 +86,10 @@ class State:
         for f in FIELDS:
             setattr(self, f.name, arrays[f.name])
 
+    def move_to(self, device: torch.device) -> None:
+        """Put the per-atom arrays on a device; the cell stays on the host."""
+        self.replace_fields({name: values.to(device) for name, values in self.fields().items()})
+
     def kinetic_energy(self) -> float:
         """Σ p²/2m of the owned atoms, eV."""
         return float((self.momenta.square().sum(dim=1) / self.masses).sum()) / 2

@@ -15,9 +15,9 @@ MOST_LINES = 500
 # From the ground up; a line may import its own and those above it in this list.
 LAYERS = (
     "mdrun errors units clock launch cache",
-    "cell philox state lanes",
+    "cell philox philox_torch state lanes compiler",
     "comm",
-    "decompose neighbors domain",
+    "decompose neighbors backends domain",
     "context strategies verbs",
     "potentials",
     "scope",

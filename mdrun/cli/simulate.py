@@ -66,11 +66,17 @@ def simulate(
         EXECUTION,
         show_default=str(Settings.check_every),
     ),
+    device: str = _option("cpu, cuda, or auto: a GPU where there is one.", EXECUTION, show_default=Settings.device),
+    backend: str = _option(
+        "numba (CPUs), torch (any device), or auto: torch on a GPU, numba elsewhere.",
+        EXECUTION,
+        show_default=Settings.backend,
+    ),
     precision: str = _option(
         "double; mixed: terms of the forces in single, sums in double; single: both in single. Positions and momenta "
         "are double always.",
         EXECUTION,
-        show_default=Settings.precision,
+        show_default="double; mixed on a GPU",
     ),
     threads: int = _option(
         "Per rank.", EXECUTION, show_default="the cores of this process shared among its machine's ranks"

@@ -7,6 +7,7 @@ the cell; diagonal neighbours; skewed and left-handed cells. The box is the tigh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numba
@@ -66,27 +67,35 @@ def tight_box(frac: np.ndarray) -> np.ndarray:
 
 
 def plan_halo(
-    frac: np.ndarray, boxes: np.ndarray, width: np.ndarray, pbc: tuple[bool, bool, bool], comm: Comm
+    frac: np.ndarray | Tensor,
+    boxes: np.ndarray,
+    width: np.ndarray,
+    pbc: tuple[bool, bool, bool],
+    comm: Comm,
+    search: Callable[..., tuple[Tensor, Tensor]] | None = None,
 ) -> HaloPlan:
     """Apply the halo rule.
 
     Args:
-        frac: (n_owned, 3) folded fractional coordinates of this rank's atoms.
+        frac: (n_owned, 3) folded fractional coordinates of this rank's atoms, as ``search`` takes them.
         boxes: (size, 3, 2) tight box of every rank.
         width: (3,) the ghost width in fractional units, ``ghost_width / heights``.
+        search: in place of ``images_within``.
     """
+    find: Callable[..., tuple[Tensor, Tensor]] = search or images_within
     periodic = np.array(pbc)
     lo, hi = boxes[:, :, 0] - width - ROUNDING, boxes[:, :, 1] + width + ROUNDING
-    indices, shifts = [np.empty(0, np.int64)], [np.empty((0, 3))]
+    nothing = find(frac[:0], lo[comm.rank], hi[comm.rank], periodic, False)
+    indices, shifts = ([none] for none in nothing)
     send_sizes = [0] * comm.size
-    for rank in _within_reach(tight_box(frac), lo, hi, periodic).tolist():
-        found, moved = _images_within(frac, lo[rank], hi[rank], periodic, rank == comm.rank, numba.get_num_threads())
+    for rank in _within_reach(boxes[comm.rank], lo, hi, periodic).tolist():
+        found, moved = find(frac, lo[rank], hi[rank], periodic, rank == comm.rank)
         send_sizes[rank] = len(found)
         indices.append(found)
         shifts.append(moved)
     return HaloPlan(
-        send_indices=torch.from_numpy(np.concatenate(indices)),
-        send_shifts=torch.from_numpy(np.concatenate(shifts)),
+        send_indices=torch.cat(indices),
+        send_shifts=torch.cat(shifts),
         send_sizes=send_sizes,
         recv_sizes=comm.exchange_sizes(send_sizes),
     )
@@ -103,9 +112,17 @@ def _within_reach(own: np.ndarray, lo: np.ndarray, hi: np.ndarray, periodic: np.
     return owners[np.where(periodic, spanned, overlaps).all(axis=1)]
 
 
+def images_within(
+    frac: np.ndarray, lo: np.ndarray, hi: np.ndarray, periodic: np.ndarray, is_self: bool
+) -> tuple[Tensor, Tensor]:
+    """Rows (n,) int64 and shifts (n, 3) float64 of every image of ``frac`` in [lo, hi], the atoms themselves left out
+    where ``is_self``."""
+    rows, shifts = _images_within(frac, lo, hi, periodic, is_self, numba.get_num_threads())
+    return torch.from_numpy(rows), torch.from_numpy(shifts)
+
+
 @njit(parallel=True, cache=True)
 def _images_within(frac, lo, hi, periodic, is_self, n_chunks):
-    """Rows and shifts of every image of ``frac`` in [lo, hi], the atoms themselves left out where ``is_self``."""
     n = len(frac)
     starts = np.zeros(n_chunks + 1, np.int64)
     for chunk in prange(n_chunks):

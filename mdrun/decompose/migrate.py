@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +23,7 @@ def pack_rows(arrays: Mapping[str, Tensor], fields: Sequence[Field], rows: Tenso
     for f in fields:
         values = arrays[f.name] if rows is None else arrays[f.name][rows]
         # Fresh memory: an empty tensor may carry strides and offsets that can't be seen as bytes.
-        plain = torch.empty((len(values), *f.width), dtype=f.dtype).copy_(values)
+        plain = torch.empty((len(values), *f.width), dtype=f.dtype, device=values.device).copy_(values)
         columns.append(plain.view(torch.uint8).view(len(values), row_bytes(f)))
     return torch.cat(columns, dim=1)
 
@@ -34,27 +33,27 @@ def unpack_rows(rows: Tensor, fields: Sequence[Field]) -> dict[str, Tensor]:
     arrays, start = {}, 0
     for f in fields:
         n_bytes = row_bytes(f)
-        values = torch.empty((len(rows), *f.width), dtype=f.dtype)
+        values = torch.empty((len(rows), *f.width), dtype=f.dtype, device=rows.device)
         values.view(torch.uint8).view(len(rows), n_bytes).copy_(rows[:, start : start + n_bytes])
         arrays[f.name] = values
         start += n_bytes
     return arrays
 
 
-def migrate(state: State, owners: np.ndarray, comm: Comm) -> int:
+def migrate(state: State, owners: Tensor, comm: Comm) -> int:
     """Send each row to the rank in ``owners`` (n_owned,); afterwards the state holds what this rank owns.
 
     Returns:
         The number of rows that left this rank.
     """
-    leaving = np.flatnonzero(owners != comm.rank)
-    leaving = leaving[np.argsort(owners[leaving], kind="stable")]
-    send_sizes = np.bincount(owners[leaving], minlength=comm.size).tolist()
+    leaving = torch.nonzero(owners != comm.rank).flatten()
+    leaving = leaving[owners[leaving].argsort(stable=True)]
+    send_sizes = torch.bincount(owners[leaving], minlength=comm.size).tolist()
     recv_sizes = comm.exchange_sizes(send_sizes)
     arrays = state.fields()
-    arrived = comm.exchange(pack_rows(arrays, FIELDS, torch.from_numpy(leaving)), send_sizes, recv_sizes)
+    arrived = comm.exchange(pack_rows(arrays, FIELDS, leaving), send_sizes, recv_sizes)
     if len(leaving) or len(arrived):
-        staying = torch.from_numpy(np.flatnonzero(owners == comm.rank))
+        staying = torch.nonzero(owners == comm.rank).flatten()
         news = unpack_rows(arrived, FIELDS)
         state.replace_fields({name: torch.cat([a[staying], news[name]]) for name, a in arrays.items()})
     return len(leaving)

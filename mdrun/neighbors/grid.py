@@ -32,10 +32,15 @@ def make_grid(positions: np.ndarray, edge: float | np.ndarray) -> Grid:
         positions: (3, n) finite; Å or any other coordinates.
         edge: in the same unit, one for all axes or (3,).
     """
-    if positions.shape[1] == 0:
-        return Grid(np.zeros(3), np.ones(3), np.ones(3, np.int64))
     lo, hi = bounds(positions)
-    limit = BINS_PER_ATOM * positions.shape[1] + 64
+    return grid_within(lo, hi, positions.shape[1], edge)
+
+
+def grid_within(lo: np.ndarray, hi: np.ndarray, n: int, edge: float | np.ndarray) -> Grid:
+    """The same for n points between ``lo`` (3,) and ``hi`` (3,)."""
+    if n == 0:
+        return Grid(np.zeros(3), np.ones(3), np.ones(3, np.int64))
+    limit = BINS_PER_ATOM * n + 64
     edges = np.broadcast_to(edge, 3).astype(float)
     while True:
         dims = np.floor((hi - lo) / edges) + 1  # float: a box of 1e9 Å does not overflow

@@ -76,7 +76,7 @@ class DampedShiftedForce(PairPotential):
         return result
 
     def _refuse_no_charges(self, squares: torch.Tensor) -> None:
-        if not float(system_sum(squares, torch.zeros(len(squares), dtype=torch.int64), 1)):
+        if not float(system_sum(squares, torch.zeros_like(squares, dtype=torch.int64), 1)):
             raise InputError(
                 "dsf: every atom of the structure has charge 0. Give the charges with the structure, in extxyz as the "
                 "column initial_charges:R:1."

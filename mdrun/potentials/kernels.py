@@ -41,12 +41,14 @@ class PairPotential:
     Attributes:
         formula: see the module's text; decorated with ``pair_formula``.
         table: (n_types, n_types, 1 + n_parameters); entry 0 is the squared cutoff, Å².
+        evaluate: by which the formula becomes forces: ``by_numba``, or ``torch_pairs.TorchPairs``.
     """
 
     name: str
     formula: Formula
     table: np.ndarray
     precision: Precision = field(default=DOUBLE, kw_only=True)
+    evaluate: Callable[[PairPotential, Domain, bool], Forces] = field(default_factory=lambda: by_numba, kw_only=True)
 
     is_compiled = True
 
@@ -56,24 +58,30 @@ class PairPotential:
         return float(self.table[..., 0].max()) ** 0.5
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
-        loop = pair_loop(self.formula, self.precision.terms)
-        forces = np.empty((domain.n_owned, 3))
-        # Numba compiles a loop of its own for each choice of None
-        sums = loop(
-            domain.packed_in(self.precision.terms).numpy(),
-            domain.charges.numpy().astype(self.precision.terms, copy=False) if _uses_charges(self.formula) else None,
-            domain.neighbors.numpy(),
-            domain.n_neighbors.numpy(),
-            self.table.astype(self.precision.terms, copy=False),
-            None if len(self.table) == 1 else True,
-            forces,
-            self.precision.sums(0),
-            True if totals else None,
-            numba.get_num_threads(),
-        )
-        if not totals:
-            return Forces(torch.from_numpy(forces))
-        return Forces(torch.from_numpy(forces), float(sums[0]), virial_tensor(sums[1:]))
+        return self.evaluate(self, domain, totals)
+
+
+def by_numba(potential: PairPotential, domain: Domain, totals: bool) -> Forces:
+    """One evaluation by the loop that Numba makes from the formula."""
+    terms = potential.precision.terms
+    loop = pair_loop(potential.formula, terms)
+    forces = np.empty((domain.n_owned, 3))
+    # Numba compiles a loop of its own for each choice of None
+    sums = loop(
+        domain.packed_in(terms).numpy(),
+        domain.charges.numpy().astype(terms, copy=False) if uses_charges(potential.formula) else None,
+        domain.neighbors.numpy(),
+        domain.n_neighbors.numpy(),
+        potential.table.astype(terms, copy=False),
+        None if len(potential.table) == 1 else True,
+        forces,
+        potential.precision.sums(0),
+        True if totals else None,
+        numba.get_num_threads(),
+    )
+    if not totals:
+        return Forces(torch.from_numpy(forces))
+    return Forces(torch.from_numpy(forces), float(sums[0]), virial_tensor(sums[1:]))
 
 
 def pair_formula(function: Formula) -> Formula:
@@ -81,7 +89,7 @@ def pair_formula(function: Formula) -> Formula:
     return register_jitable(inline="always")(function)
 
 
-def _uses_charges(formula: Formula) -> bool:
+def uses_charges(formula: Formula) -> bool:
     return len(inspect.signature(formula).parameters) == 3
 
 
@@ -98,7 +106,7 @@ def pair_loop(formula: Formula, terms: type) -> Callable:
     # another kernel.
     source = inspect.getsource(formula) + inspect.getsource(arithmetic)
     text = hashlib.sha256(source.encode()).hexdigest()
-    charged = _uses_charges(formula)
+    charged = uses_charges(formula)
     in_terms = pair_formula(in_single(formula)) if terms is np.float32 else formula
 
     if charged:

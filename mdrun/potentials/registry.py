@@ -112,19 +112,27 @@ class Sum:
         return total
 
 
-def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double") -> ForceModel:
+def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", backend: str = "numba") -> ForceModel:
     """The model that ``spec`` names, for the species of a structure.
 
     Args:
         spec: see the module's text.
         numbers: atomic numbers of the structure's types.
         precision: one of ``PRECISIONS``; models that know no choice stay in double.
+        backend: "torch" for built-in models that evaluate by torch; a model of the user's is what it is.
 
     Raises:
         InputError: the name, an option or a file is wrong.
         UnknownSpecies: the model lacks a species.
+        NoTorchPath: it has none, and ``backend`` is torch.
     """
     terms = [_load_term(term, numbers) for term in _terms(spec)]
+    if backend == "torch":
+        from mdrun.potentials.torch_models import on_torch
+
+        terms = [
+            term if SCRIPT.fullmatch(text) else on_torch(term) for term, text in zip(terms, _terms(spec), strict=True)
+        ]
     for term in terms:
         if hasattr(term, "precision"):
             term.precision = PRECISIONS[precision]

@@ -56,7 +56,8 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         ("structure", f"{settings.structure}: {shared.n_atoms} atom{plural}, {shared.formula}{fixed}"),
         ("cell", f"{lengths} Å{skew}, periodic {pbc}" if any(shared.pbc) else "open"),
         ("velocities", shared.velocities),
-        ("model", f"{sim.model.model.name} ({shared.model}), in {settings.precision} precision"),
+        ("model", f"{sim.model.model.name} ({shared.model})"),
+        ("kernels", f"{settings.backend} on {settings.device}, in {settings.precision} precision"),
         ("ensemble", f"{sim.integrator.describe()}, {settings.n_steps} steps"),
         ("temperature", f"counts {sim.n_dof} degrees of freedom ({counted})"),
         (

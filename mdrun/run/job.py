@@ -13,6 +13,7 @@ from mdrun import __version__
 from mdrun.comm import Comm
 from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.checkpoint import CheckpointFile
+from mdrun.run.devices import open_backend
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.settings import Settings, write_config
@@ -77,7 +78,7 @@ class Job:
         if is_writer:
             shared, state, structure = read_input(self.settings)
             template = structure.atoms
-            settings = shared.settings
+            self.settings = settings = shared.settings
             inputs = [Path(settings.structure)]
             self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
             kept = replace(settings, model=with_absolute_paths(shared.model))
@@ -87,8 +88,10 @@ class Job:
         self.n_atoms = shared.n_atoms
         self._write_status("running")
 
-        model = load_model(shared.model, shared.numbers, shared.settings.precision)
-        domain = make_domain(shared.settings, model.cutoff, comm)
+        backend = open_backend(shared.settings)
+        state.move_to(backend.device)
+        model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
+        domain = make_domain(shared.settings, model.cutoff, comm, backend)
         with Scope(model, domain, shared.n_atoms) as scope:
             sim = Simulation(state, domain, scope, make_integrator(shared.settings), shared.n_dof)
             self.sim = sim
@@ -164,6 +167,8 @@ class Job:
                 "n_atoms": self.n_atoms,
                 "ranks": self.comm.size,
                 "threads": self.n_threads,
+                "device": self.settings.device,
+                "backend": self.settings.backend,
                 "loop_seconds": seconds,
                 "atom_steps_per_second": self.n_atoms * step / seconds if seconds > 0 else 0.0,
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),

@@ -15,6 +15,8 @@ from mdrun.errors import InputError
 
 ENSEMBLES = ("nve", "nvt")
 THERMOSTATS = ("langevin",)
+DEVICES = ("auto", "cpu", "cuda")
+BACKENDS = ("auto", "numba", "torch")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
 INFINITY = float("inf")
 
@@ -40,7 +42,9 @@ class Settings:
     seed: int | None = None
     out: str | None = None
     overwrite: bool = False
-    precision: str = "double"
+    device: str = "auto"
+    backend: str = "auto"
+    precision: str | None = None
     threads: int | None = None
     skin: float = 1.0
     check_every: int = 1
@@ -72,7 +76,9 @@ class Settings:
             self.thermostat,
             "one of " + ", ".join(THERMOSTATS),
         )
-        _refuse(self.precision not in PRECISIONS, "precision", self.precision, "one of " + ", ".join(PRECISIONS))
+        for name, known in (("device", DEVICES), ("backend", BACKENDS), ("precision", (None, *PRECISIONS))):
+            value = getattr(self, name)
+            _refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
         _refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")
         _refuse(self.time is not None and not 0 <= self.time < INFINITY, "time", self.time, "a time in ps not below 0")
         _refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")

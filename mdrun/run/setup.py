@@ -11,15 +11,19 @@ import numpy as np
 import torch
 
 from mdrun import units
+from mdrun.backends.base import Backend
 from mdrun.comm import Comm
+from mdrun.compiler import why_eager
 from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.velocities import degrees_of_freedom, draw_momenta, is_at_rest
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
-from mdrun.potentials.base import UnknownSpecies
+from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import default_model, in_double, load_model
+from mdrun.potentials.torch_models import NoTorchPath
+from mdrun.run.devices import with_devices
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 from mdrun.structures import Structure, load_structure
@@ -30,7 +34,7 @@ class Shared:
     """What rank 0 learned from the input and every rank needs; small, whatever the number of atoms.
 
     Attributes:
-        settings: with the model and the seed filled in.
+        settings: with the model, the seed, device, backend and precision filled in.
         notes: things to tell the user once.
     """
 
@@ -49,6 +53,11 @@ class Shared:
     def model(self) -> str:
         assert self.settings.model is not None
         return self.settings.model
+
+    @property
+    def precision(self) -> str:
+        assert self.settings.precision is not None
+        return self.settings.precision
 
     @property
     def seed(self) -> int:
@@ -76,11 +85,12 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         notes.append(f"no --model: the species chose {settings.model}")
     assert settings.model is not None
     try:
-        model = load_model(settings.model, numbers, settings.precision)
+        settings, model, reasons = _where_the_model_runs(settings, numbers)
     except UnknownSpecies as error:
         raise UnknownSpecies(
             error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
         ) from error
+    notes += reasons
     if settings.precision != DOUBLE.name and (stays := in_double(model)):
         notes.append(f"--precision {settings.precision}: {', '.join(stays)} computes in double all the same")
     if settings.seed is None:
@@ -100,6 +110,22 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         notes=tuple(notes),
     )
     return shared, state, structure
+
+
+def _where_the_model_runs(settings: Settings, numbers: tuple[int, ...]) -> tuple[Settings, ForceModel, list[str]]:
+    """The settings with device, backend and precision filled in, the model, and what to tell the user of them."""
+    found = with_devices(settings)
+    assert found.model is not None
+    assert found.precision is not None
+    try:
+        model = load_model(found.model, numbers, found.precision, found.backend)
+    except NoTorchPath as error:
+        if (settings.device, settings.backend) != ("auto", "auto"):
+            raise
+        cpu, model, _ = _where_the_model_runs(replace(settings, device="cpu"), numbers)
+        return cpu, model, [f"on the CPU: {str(error).partition(';')[0]}"]
+    trouble = why_eager(found.device) if found.backend == "torch" else None
+    return found, model, [f"torch can't compile here, and is slower: {trouble}"] if trouble else []
 
 
 def _where(numbers: np.ndarray, missing: tuple[int, ...]) -> str:
@@ -164,7 +190,7 @@ def make_integrator(settings: Settings) -> Integrator:
     return Langevin(timestep, settings.temperature, settings.friction / units.PS, settings.seed or 0)
 
 
-def make_domain(settings: Settings, cutoff: float, comm: Comm) -> Domain:
+def make_domain(settings: Settings, cutoff: float, comm: Comm, backend: Backend) -> Domain:
     """The domain of this rank, before its first rebuild.
 
     Raises:
@@ -172,7 +198,7 @@ def make_domain(settings: Settings, cutoff: float, comm: Comm) -> Domain:
     """
     if not 0 < cutoff < float("inf"):
         raise InputError(f"the model's cutoff is {cutoff!r} Å; it must be a positive length.")
-    return Domain(comm, cutoff, settings.skin, settings.check_every)
+    return Domain(comm, cutoff, settings.skin, settings.check_every, backend)
 
 
 def set_threads(wanted: int | None) -> int:

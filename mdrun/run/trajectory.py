@@ -42,7 +42,7 @@ def gather_by_id(
 
 
 def _gather(arrays: Mapping[str, torch.Tensor], field: Field, comm: Comm) -> torch.Tensor | None:
-    values = arrays[field.name]
+    values = arrays[field.name].cpu()
     rows = comm.gather(values.byte() if field.dtype == torch.bool else values)  # flags can't be sent as such
     return None if rows is None else rows.to(field.dtype)
 

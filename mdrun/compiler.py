@@ -1,0 +1,31 @@
+"""``torch.compile`` where it works, the plain function where it does not; which, is known before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+F = TypeVar("F", bound=Callable)
+
+MOST_VARIANTS = 64  # of one kernel, told apart by formula, precision and what is asked of it
+
+
+@cache
+def why_eager(device_type: str) -> str | None:
+    """None where torch compiles for the device; else, in a line, what it says it lacks."""
+    try:
+        torch.compile(lambda x: x + 1, dynamic=True)(torch.zeros(4, device=device_type))
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return None
+
+
+def compiled(function: F, device: torch.device) -> F:
+    """The function as one or few kernels for tensors of any shape on a device."""
+    if why_eager(device.type) is not None:
+        return function
+    torch._dynamo.config.recompile_limit = MOST_VARIANTS
+    return torch.compile(function, dynamic=True, fullgraph=True)  # type: ignore[return-value]
