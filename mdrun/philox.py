@@ -74,10 +74,6 @@ def normals(seed: int, stream: int, step: int, ids: Tensor) -> Tensor:
         raise InputError(f"--seed must be from 0 to 2^64 - 1 = {2**64 - 1}, not {seed}.")
     if not (0 <= stream < 2**16 and 0 <= step < 2**64):
         raise ValueError(f"stream {stream} or step {step} does not fit the counter")
-    if not ids.is_cpu:
-        from mdrun import philox_torch
-
-        return philox_torch.normals(seed, stream, step, ids)
     out = np.empty((len(ids), 3))
     _normals(np.uint64(seed), np.uint64(stream), np.uint64(step), ids.numpy(), out)
     return torch.from_numpy(out)

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from ase import Atoms
 
+from mdrun.backends.base import Backend
+from mdrun.backends.on_cpu import NumbaBackend
 from mdrun.cell import volume
 from mdrun.comm import Comm
 from mdrun.decompose.migrate import pack_rows, unpack_rows
@@ -63,7 +65,7 @@ def state_of(atoms: Atoms, comm: Comm | None = None) -> State:
 def by_id(state: State, values: torch.Tensor, comm: Comm) -> np.ndarray | None:
     """(n, 3) rows of all ranks in input order, on rank 0."""
     fields = (FIELDS[0], Field("values", (3,), torch.float64))
-    rows = comm.gather(pack_rows({"ids": state.ids, "values": values}, fields))
+    rows = comm.gather(pack_rows({"ids": state.ids, "values": values}, fields).cpu())
     if rows is None:
         return None
     table = unpack_rows(rows, fields)
@@ -81,11 +83,14 @@ def result_of(state: State, forces: Forces, comm: Comm) -> Result:
     return Result(float(sums[0]), np.empty((0, 3)) if gathered is None else gathered, stress)
 
 
-def evaluate(atoms: Atoms, model: ForceModel, comm: Comm | None = None, skin: float = 1.0) -> Result:
+def evaluate(
+    atoms: Atoms, model: ForceModel, comm: Comm | None = None, skin: float = 1.0, backend: Backend | None = None
+) -> Result:
     """Energy, forces and stress of one configuration on the ranks of ``comm``, a single process by default."""
     comm = comm or Comm()
     state = state_of(atoms, comm)
-    domain = Domain(comm, model.cutoff, skin)
+    domain = Domain(comm, model.cutoff, skin, backend=backend or NumbaBackend())
+    state.move_to(domain.backend.device)
     with Scope(model, domain, len(atoms)) as scope:
         domain.follow(state)
         return result_of(state, scope(domain, totals=True), comm)
@@ -127,6 +132,7 @@ class Run:
 def simulate(
     atoms: Atoms, model: ForceModel, integrator: Integrator, n_steps: int, watch: int = 0,
     comm: Comm | None = None, skin: float = 1.0, mobile: np.ndarray | None = None, observers: Sequence[Observer] = (),
+    backend: Backend | None = None, check_every: int = 1,
 ) -> Run:  # fmt: skip
     """Run the program's own loop in this process; look at every ``watch``-th step, or at the first and last alone.
 
@@ -147,7 +153,8 @@ def simulate(
         thermo.append(measure(sim, comm))
         frames.append((by_id(sim.state, sim.state.positions, comm), by_id(sim.state, sim.state.momenta, comm)))
 
-    domain = Domain(comm, model.cutoff, skin)
+    domain = Domain(comm, model.cutoff, skin, check_every, backend or NumbaBackend())
+    state.move_to(domain.backend.device)
     with Scope(model, domain, len(atoms)) as scope:
         sim = Simulation(state, domain, scope, integrator, degrees_of_freedom(mobile_of_all, is_at_zero))
         sim.observers = [Observer(watch or max(n_steps, 1), look), *observers]

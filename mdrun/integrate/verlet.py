@@ -12,7 +12,8 @@ from torch import Tensor
 
 from mdrun import units
 from mdrun.clock import timed
-from mdrun.philox import STREAM_LANGEVIN, normals
+from mdrun.noise import normals
+from mdrun.philox import STREAM_LANGEVIN
 from mdrun.state import State
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mdrun.comm import Comm
-from tests.ranks.jobs import charges, dynamics, halo, rebuilds, statics, users, verbs
+from tests.ranks.jobs import charges, dynamics, halo, rebuilds, statics, torch_backend, users, verbs
 
 Job = Callable[[Comm], dict[str, np.ndarray]]
 
@@ -36,6 +36,7 @@ JOBS: dict[str, Job] = {
     "halo": halo.compute,
     "charges": charges.compute,
     "rebuilds": rebuilds.compute,
+    "torch": torch_backend.compute,
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
 }

@@ -1,0 +1,120 @@
+"""Runs by torch beside runs by Numba: trajectories, room that is kept, ranks, the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import ase.io
+import numpy as np
+import pytest
+import torch
+
+from mdrun import units
+from mdrun.backends.on_torch import TorchBackend
+from mdrun.comm import Comm
+from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.neighbors.torch_list import TorchNeighborList
+from mdrun.potentials.torch_models import on_torch
+from tests.cli.launcher import call
+from tests.ranks.builders import warmed
+from tests.ranks.cases import argon
+from tests.ranks.jobs.torch_backend import SYSTEMS as MOVING
+from tests.ranks.jobs.torch_backend import run_one
+from tests.ranks.launcher import launch
+from tests.systems import pfcc, simulate
+from tests.test_torch_backend import CPU, DEVICES, SYSTEMS
+
+
+@pytest.fixture(params=DEVICES)
+def backend(request) -> TorchBackend:
+    return TorchBackend(request.param)
+
+
+@pytest.fixture(autouse=True)
+def eagerly(request) -> Iterator[None]:
+    with torch.compiler.set_stance("default" if "compiled" in request.node.name else "force_eager"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def crystal(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("crystal") / "crystal.extxyz"
+    ase.io.write(path, pfcc(2, 2, 2))
+    return path
+
+
+@pytest.mark.parametrize("name", ["liquid", "small triclinic cell", "cluster in the open"])
+@pytest.mark.parametrize("ensemble", ["nve", "langevin"])
+def test_a_hundred_steps_agree(name, ensemble, backend):
+    atoms, runs = warmed(SYSTEMS[name](), 40.0), []
+    for model, where in ((argon(atoms), CPU), (on_torch(argon(atoms)), backend)):
+        integrator = VelocityVerlet(2 * units.FS) if ensemble == "nve" else Langevin(2 * units.FS, 40.0, 0.05, seed=3)
+        runs.append(simulate(atoms, model, integrator, 100, watch=50, skin=0.3, backend=where))
+    theirs, ours = runs
+    assert ours.sim.domain.counts.rebuilds == theirs.sim.domain.counts.rebuilds
+    np.testing.assert_allclose(ours.positions, theirs.positions, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours.total_energies, theirs.total_energies, rtol=1e-9)
+
+
+def test_a_look_every_few_steps_finds_what_was_outrun(backend):
+    atoms = warmed(pfcc(3, 3, 3), 300.0)
+    counts = []
+    for model, where in ((argon(atoms), CPU), (on_torch(argon(atoms)), backend)):
+        run = simulate(atoms, model, VelocityVerlet(4 * units.FS), 60, skin=0.2, backend=where, check_every=4)
+        counts.append((run.sim.domain.counts.rebuilds, run.sim.domain.counts.dangerous_builds))
+    assert counts[0] == counts[1]
+    assert counts[0][1] > 0
+
+
+def test_two_ranks_by_torch_follow_one_by_numba():
+    found = launch(2, "torch")
+    for name in MOVING:
+        expected = run_one(name, Comm(), CPU, by_torch=False)
+        np.testing.assert_allclose(found[f"torch/{name}/positions"], expected.positions, rtol=0, atol=1e-8)
+        assert found[f"torch/{name}/migrations"] > 0
+
+
+def test_a_steady_run_keeps_its_room(backend):
+    atoms, kept = warmed(pfcc(4, 4, 4), 60.0), []
+
+    class Watched(TorchNeighborList):
+        def build(self, *arguments) -> None:
+            super().build(*arguments)
+            kept.append((self.n_growths, self.matrix.data_ptr(), self._block._places.data_ptr()))
+
+    backend.neighbor_list = lambda: Watched(backend.device)
+    model = on_torch(argon(atoms))
+    simulate(atoms, model, VelocityVerlet(4 * units.FS), 200, skin=0.3, backend=backend)
+    assert len(kept) > 10
+    assert len(set(kept[5:])) == 1
+
+
+# The program
+
+
+def test_the_program_runs_by_torch(crystal, tmp_path):
+    common = ("simulate", crystal, "--init-temperature", 40, "--seed", 5, "--steps", 20, "--log-every", 5)
+    call(*common, "--out", "theirs", "--threads", 1, cwd=tmp_path).expect(0)
+    ended = call(*common, "--out", "ours", "--device", "cpu", "--backend", "torch", cwd=tmp_path).expect(0)
+    assert "torch on cpu, in double precision" in ended.out
+    status = json.loads((tmp_path / "ours" / "status.json").read_text())
+    assert (status["device"], status["backend"], status["state"]) == ("cpu", "torch", "finished")
+    ours, theirs = (
+        np.loadtxt(tmp_path / d / "thermo.csv", delimiter=",", skiprows=1, usecols=range(8)) for d in ("ours", "theirs")
+    )
+    assert len(ours) == 5
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+def test_a_device_that_is_not_there_is_refused(crystal, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    ended = call("simulate", crystal, "--device", "cuda", cwd=tmp_path).expect(2)
+    assert "--device cuda: torch finds no GPU here" in ended.err
+
+
+def test_numba_on_a_gpu_is_refused(crystal, tmp_path):
+    ended = call("simulate", crystal, "--device", "cuda", "--backend", "numba", cwd=tmp_path).expect(2)
+    assert "--backend numba runs on CPUs" in ended.err
