@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,31 +13,37 @@ from mdrun.compiler import compiled
 from mdrun.domain import Domain
 from mdrun.potentials.base import Forces
 from mdrun.potentials.eam import EAM
-from mdrun.potentials.torch_pairs import as_forces, forces_and_sums, no_forces, offsets
+from mdrun.potentials.torch_pairs import DTYPES, as_forces, forces_and_sums, no_forces, offsets
 from mdrun.verbs import refresh_neighbors
 
 
 class TorchEAM:
-    """See ``mdrun.potentials.eam``; in double."""
+    """See ``mdrun.potentials.eam``; the embedding's tables are in float64 always."""
 
     def __init__(self, eam: EAM) -> None:
         self.name, self.cutoff = eam.name, eam.cutoff
+        self.precision = eam.precision
         self._eam = eam
         self._tables: tuple[Tensor, ...] = ()
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
-        eam, packed, device = self._eam, domain.packed, domain.backend.device
+        eam, device, sums = self._eam, domain.backend.device, DTYPES[self.precision.sums]
+        packed = domain.packed_in(self.precision.terms)
         if not self._tables:
-            tables = (eam.density, eam.pair[..., :4], eam.embedding, [1 / eam.d_r, 1 / eam.d_rho, eam.cutoff**2])
-            self._tables = tuple(torch.as_tensor(t, dtype=torch.float64, device=device) for t in tables)
-        density, r_phi, embedding, scales = self._tables
-        slope, embedded = packed.new_empty(0), None
+            by_distance = (eam.density, eam.r_phi, np.array([1 / eam.d_r, eam.cutoff**2]))
+            by_density = (eam.embedding, np.array(1 / eam.d_rho))
+            self._tables = (
+                *(torch.from_numpy(t).to(packed) for t in by_distance),
+                *(torch.from_numpy(t).to(device) for t in by_density),
+            )
+        density, r_phi, scales, embedding, per_rho = self._tables
+        slope, embedded = packed.new_empty(0, dtype=torch.float64), None
         if domain.n_owned:
-            slope, embedded = _embed(device)(packed, domain.neighbors, density, embedding, scales)
-        slopes = refresh_neighbors(slope)  # a collective: ranks without atoms take part
+            slope, embedded = _embed(sums, device)(packed, domain.neighbors, density, scales, embedding, per_rho)
+        slopes = refresh_neighbors(slope).to(packed.dtype)  # a collective: ranks without atoms take part
         if embedded is None:
             return no_forces(packed, totals)
-        result = as_forces(*_push(totals, device)(packed, domain.neighbors, density, r_phi, slopes, scales))
+        result = as_forces(*_push(sums, totals, device)(packed, domain.neighbors, density, r_phi, slopes, scales))
         if result.energy is not None:
             result.energy += float(embedded)
         return result
@@ -63,9 +70,9 @@ def _pairs_of_types(packed: Tensor, near: Tensor, n_types: int) -> tuple[Tensor,
 
 
 @cache
-def _embed(device: torch.device) -> Callable:
+def _embed(sums: torch.dtype, device: torch.device) -> Callable:
     def embed(
-        packed: Tensor, neighbors: Tensor, density: Tensor, embedding: Tensor, scales: Tensor
+        packed: Tensor, neighbors: Tensor, density: Tensor, scales: Tensor, embedding: Tensor, per_rho: Tensor
     ) -> tuple[Tensor, Tensor]:
         """F'(ρ) of the owned atoms, and the sum of their F."""
         near = neighbors.long()
@@ -74,19 +81,20 @@ def _embed(device: torch.device) -> Callable:
         m, p = _interval(torch.sqrt(r2) * scales[0], n_r)
         here, _ = _pairs_of_types(packed, near, density.shape[0])
         contributions = _value(density.view(-1, 4), here * n_r + m, p)
-        rho = torch.where(r2 >= scales[2], 0.0, contributions).sum(dim=1)  # NaN goes on, into the forces
-        m, p = _interval(rho * scales[1], n_rho)
+        # not where r2 is NaN, which must reach the forces
+        rho = torch.where(r2 >= scales[1], 0.0, contributions).sum(dim=1, dtype=sums).double()
+        m, p = _interval(rho * per_rho, n_rho)
         m = packed[: len(near), 3].long() * n_rho + m
         cubics = embedding.view(-1, 4)
-        slope = _slope(cubics, m, p) * scales[1]
-        beyond = (rho - (n_rho - 1) / scales[1]).clamp(min=0.0)  # a straight line beyond the table
+        slope = torch.where(torch.isfinite(rho), _slope(cubics, m, p) * per_rho, torch.nan)
+        beyond = (rho - (n_rho - 1) / per_rho).clamp(min=0.0)  # a straight line beyond the table
         return slope, (_value(cubics, m, p) + slope * beyond).sum()
 
     return compiled(embed, device)
 
 
 @cache
-def _push(totals: bool, device: torch.device) -> Callable:
+def _push(sums: torch.dtype, totals: bool, device: torch.device) -> Callable:
     def push(
         packed: Tensor, neighbors: Tensor, density: Tensor, r_phi: Tensor, slopes: Tensor, scales: Tensor
     ) -> tuple[Tensor, Tensor | None]:
@@ -103,9 +111,7 @@ def _push(totals: bool, device: torch.device) -> Callable:
         theirs = slopes[near.clamp(max=len(slopes) - 1)]
         # force over r on j: -dE/dr / r
         f = -(slopes[: len(near), None] * d_here + theirs * d_there + (d_r_phi - phi) / r) / r
-        is_far = r2 >= scales[2]
-        return forces_and_sums(
-            torch.where(is_far, 0.0, f), torch.where(is_far, 0.0, phi), dx, dy, dz, torch.float64, totals
-        )
+        is_far = r2 >= scales[1]
+        return forces_and_sums(torch.where(is_far, 0.0, f), torch.where(is_far, 0.0, phi), dx, dy, dz, sums, totals)
 
     return compiled(push, device)
