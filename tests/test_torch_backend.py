@@ -13,7 +13,7 @@ import torch
 from ase import Atoms
 
 from mdrun import cell as geometry
-from mdrun import noise, philox, units
+from mdrun import noise, philox
 from mdrun.backends.on_cpu import NumbaBackend
 from mdrun.backends.on_torch import TorchBackend
 from mdrun.comm import Comm
