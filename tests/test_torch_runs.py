@@ -16,7 +16,10 @@ from mdrun.backends.on_torch import TorchBackend
 from mdrun.comm import Comm
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.neighbors.torch_list import TorchNeighborList
-from mdrun.potentials.torch_models import on_torch
+from mdrun.potentials.torch_models import NoTorchPath, on_torch
+from mdrun.run.devices import with_devices
+from mdrun.run.settings import Settings
+from mdrun.run.setup import where_the_model_runs
 from tests.cli.launcher import call
 from tests.ranks.builders import warmed
 from tests.ranks.cases import argon
@@ -118,3 +121,21 @@ def test_a_device_that_is_not_there_is_refused(crystal, tmp_path):
 def test_numba_on_a_gpu_is_refused(crystal, tmp_path):
     ended = call("simulate", crystal, "--device", "cuda", "--backend", "numba", cwd=tmp_path).expect(2)
     assert "--backend numba runs on CPUs" in ended.err
+
+
+def test_a_model_without_a_torch_path_stays_on_the_cpu_where_nothing_was_asked_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    settings, model, notes = where_the_model_runs(Settings("copper.xyz", model="emt"), (29,))
+    assert (settings.device, settings.backend, settings.precision) == ("cpu", "numba", "double")
+    assert model.name.startswith("effective medium")
+    assert notes == [f"on the CPU: {model.name} has no torch path"]
+    with pytest.raises(NoTorchPath):
+        where_the_model_runs(Settings("copper.xyz", model="emt", device="cuda"), (29,))
+
+
+def test_a_gpu_computes_in_mixed_precision_unless_told_otherwise(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found = with_devices(Settings("argon.xyz"))
+    assert (found.device, found.backend, found.precision) == ("cuda", "torch", "mixed")
+    assert with_devices(Settings("argon.xyz", precision="double")).precision == "double"
+    assert with_devices(Settings("argon.xyz", backend="numba")).device == "cpu"

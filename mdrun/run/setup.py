@@ -85,7 +85,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         notes.append(f"no --model: the species chose {settings.model}")
     assert settings.model is not None
     try:
-        settings, model, reasons = _where_the_model_runs(settings, numbers)
+        settings, model, reasons = where_the_model_runs(settings, numbers)
     except UnknownSpecies as error:
         raise UnknownSpecies(
             error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
@@ -112,7 +112,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
     return shared, state, structure
 
 
-def _where_the_model_runs(settings: Settings, numbers: tuple[int, ...]) -> tuple[Settings, ForceModel, list[str]]:
+def where_the_model_runs(settings: Settings, numbers: tuple[int, ...]) -> tuple[Settings, ForceModel, list[str]]:
     """The settings with device, backend and precision filled in, the model, and what to tell the user of them."""
     found = with_devices(settings)
     assert found.model is not None
@@ -122,7 +122,7 @@ def _where_the_model_runs(settings: Settings, numbers: tuple[int, ...]) -> tuple
     except NoTorchPath as error:
         if (settings.device, settings.backend) != ("auto", "auto"):
             raise
-        cpu, model, _ = _where_the_model_runs(replace(settings, device="cpu"), numbers)
+        cpu, model, _ = where_the_model_runs(replace(settings, device="cpu"), numbers)
         return cpu, model, [f"on the CPU: {str(error).partition(';')[0]}"]
     trouble = why_eager(found.device) if found.backend == "torch" else None
     return found, model, [f"torch can't compile here, and is slower: {trouble}"] if trouble else []
