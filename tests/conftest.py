@@ -1,8 +1,12 @@
-"""How tests are shared out where several processes run them (pytest-xdist)."""
+"""One place for compiled kernels, and how tests are shared out where several processes run them (pytest-xdist)."""
 
 from __future__ import annotations
 
 import pytest
+
+from mdrun.cache import keep_kernels
+
+keep_kernels()  # where the runs that tests start keep theirs: what one has compiled, all others find
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
