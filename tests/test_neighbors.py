@@ -208,7 +208,6 @@ def test_the_counting_sort_is_a_stable_sort_by_bin(n, edge, size):
 
 @settings(deadline=None)
 @given(st.tuples(*[st.integers(1, 9)] * 3), st.integers(0, 3))
-@settings(deadline=None)
 def test_bin_numbers_count_every_bin_once_and_block_by_block(dims, bits):
     bins = list(itertools.product(*(range(d) for d in dims)))
     numbers = [int(bin_number(*b, np.array(dims), bits)) for b in bins]
