@@ -247,4 +247,6 @@ def test_a_damaged_file_ends_in_a_refusal_or_a_sound_potential(tmp_path_factory,
         assert np.isfinite(table).all()
     if "Cu" in tables.symbols:
         model = EAM.from_tables(tables, (29,), name)
-        assert model.pair.shape == (1, 1, tables.r_phi.shape[-1], 8)
+        assert model.density.shape == model.r_phi.shape
+        assert model.r_phi.shape[-2] >= tables.r_phi.shape[-1]
+        assert all(np.isfinite(table).all() for table in (model.density, model.r_phi, model.embedding))
