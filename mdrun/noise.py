@@ -50,14 +50,7 @@ def _radius(word: Tensor) -> Tensor:
     exponent = (bits - philox.SQRT_HALF_BITS) >> 52
     m = (bits - (exponent << 52)).view(torch.float64)
     t = (m - 1.0) / (m + 1.0)
-    t2 = t * t
-    t4 = t2 * t2
-    series = (
-        (1.0 + t2 * (1 / 3))
-        + t4 * ((1 / 5 + t2 * (1 / 7)) + t4 * ((1 / 9 + t2 * (1 / 11))
-        + t4 * ((1 / 13 + t2 * (1 / 15)) + t4 * (1 / 17 + t2 * (1 / 19)))))
-    )  # fmt: skip
-    log = (exponent.double() - 32.0) * philox.LN2 + 2.0 * t * series
+    log = (exponent.double() - 32.0) * philox.LN2 + 2.0 * t * philox.artanh_series(t)
     return torch.sqrt((-2.0 * log).clamp(min=0.0))
 
 

@@ -144,22 +144,27 @@ C2, C4, C6, C8, C10, C12, C14, C16 = ((-1) ** (n // 2) / math.factorial(n) for n
 
 
 @register_jitable
+def artanh_series(t):
+    """artanh(t) / t for the t of ``_radius``, a number or a tensor: the first term left out is below 1e-17."""
+    t2 = t * t
+    t4 = t2 * t2
+    return (
+        (1.0 + t2 * (1 / 3))
+        + t4 * ((1 / 5 + t2 * (1 / 7)) + t4 * ((1 / 9 + t2 * (1 / 11))
+        + t4 * ((1 / 13 + t2 * (1 / 15)) + t4 * (1 / 17 + t2 * (1 / 19)))))
+    )  # fmt: skip
+
+
+@register_jitable
 def _radius(word):
     """sqrt(-2 ln u) of the uniform u = (word + 1) / 2^32."""
     bits: int = _bits_of(np.float64(np.int64(word) + 1))  # type: ignore[call-arg]
     # u 2^32 = 2^exponent m with m in [sqrt(1/2), sqrt(2))
     exponent = (bits - SQRT_HALF_BITS) >> 52
     m = _float_of(bits - (exponent << 52))
-    # ln m = 2 artanh((m - 1) / (m + 1)): the first term left out is below 1e-17
+    # ln m = 2 artanh((m - 1) / (m + 1))
     t = (m - 1.0) / (m + 1.0)
-    t2 = t * t
-    t4 = t2 * t2
-    series = (
-        (1.0 + t2 * (1 / 3))
-        + t4 * ((1 / 5 + t2 * (1 / 7)) + t4 * ((1 / 9 + t2 * (1 / 11))
-        + t4 * ((1 / 13 + t2 * (1 / 15)) + t4 * (1 / 17 + t2 * (1 / 19)))))
-    )  # fmt: skip
-    log = (np.float64(exponent) - 32.0) * LN2 + 2.0 * t * series
+    log = (np.float64(exponent) - 32.0) * LN2 + 2.0 * t * artanh_series(t)
     return math.sqrt(max(-2.0 * log, 0.0))
 
 

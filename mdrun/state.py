@@ -94,10 +94,6 @@ class State:
         """Σ p²/2m of the owned atoms, eV."""
         return float((self.momenta.square().sum(dim=1) / self.masses).sum()) / 2
 
-    def kinetic_tensor(self) -> Tensor:
-        """(3, 3) Σ p⊗p/m of the owned atoms, eV: twice the kinetic energy is its trace."""
-        return self.momenta.T @ (self.momenta / self.masses[:, None])
-
 
 def temperature(kinetic: float, n_dof: int) -> float:
     """K, from the kinetic energy (eV) of ``n_dof`` degrees of freedom; 0 where there are none."""

@@ -10,8 +10,9 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from mdrun.comm import Comm
 from mdrun.context import HaloMeta
-from mdrun.decompose.halo import fold, plan_halo, refresh, tight_box
+from mdrun.decompose.halo import fold, plan_halo, refresh
 from mdrun.decompose.partition import bisect
+from mdrun.neighbors.grid import bounds
 
 N_IMAGES = 4  # cells to each side that the brute force looks at
 
@@ -22,6 +23,11 @@ class OneOf(Comm):
     def __init__(self, rank: int, size: int) -> None:
         super().__init__()
         self.rank, self.size = rank, size
+
+
+def box_of(frac: np.ndarray) -> np.ndarray:
+    """(3, 2) tight bounds of (n, 3) points, as a domain gathers them."""
+    return np.stack(bounds(frac.T), axis=1)
 
 
 def images(frac: np.ndarray, ids: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,7 +54,7 @@ def test_each_rank_receives_every_image_near_its_box_once(seed, n_ranks, n, pbc,
     frac, width = rng.uniform(0, 1, (n, 3)), widest * rng.uniform(0.2, 1, 3)
     periodic = np.array(pbc)
     owners = bisect(frac, np.ones(n), np.ones(3), OneOf(0, n_ranks)).owners(frac)
-    boxes = np.stack([tight_box(frac[owners == rank]) for rank in range(n_ranks)])
+    boxes = np.stack([box_of(frac[owners == rank]) for rank in range(n_ranks)])
 
     received: list[list[np.ndarray]] = [[] for _ in range(n_ranks)]
     for sender in range(n_ranks):
@@ -73,13 +79,13 @@ def test_each_rank_receives_every_image_near_its_box_once(seed, n_ranks, n, pbc,
 
 def test_an_image_exactly_at_the_ghost_width_is_not_lost():
     frac = np.array([[0.1, 0.5, 0.5]])
-    plan = plan_halo(frac, tight_box(frac)[None], np.array([1.0, 0.1, 0.1]), (True, True, True), Comm())
+    plan = plan_halo(frac, box_of(frac)[None], np.array([1.0, 0.1, 0.1]), (True, True, True), Comm())
     assert sorted(plan.send_shifts.tolist()) == [[-1, 0, 0], [1, 0, 0]]
 
 
 def test_nothing_owned_has_no_halo():
     nothing = np.empty((0, 3))
-    plan = plan_halo(nothing, tight_box(nothing)[None], np.ones(3), (True, True, True), Comm())
+    plan = plan_halo(nothing, box_of(nothing)[None], np.ones(3), (True, True, True), Comm())
     assert plan.n_ghosts == 0
     assert not len(plan.send_indices)
 

@@ -17,7 +17,6 @@ from numba import njit, prange
 from torch import Tensor
 
 from mdrun.comm import Comm
-from mdrun.neighbors.grid import bounds
 
 ROUNDING = 1e-10  # fractional: an image exactly at the ghost width is not lost to the last bit
 
@@ -59,11 +58,6 @@ class HaloMeta:
     send_indices: Tensor
     send_sizes: list[int]
     recv_sizes: list[int]
-
-
-def tight_box(frac: np.ndarray) -> np.ndarray:
-    """(3, 2) bounds of (n, 3) points; an inverted infinite box, near nothing, where there are none."""
-    return np.stack(bounds(frac.T), axis=1)
 
 
 def plan_halo(

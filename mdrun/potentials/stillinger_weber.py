@@ -161,6 +161,15 @@ def _count(n_short, first, last):
     return n
 
 
+@njit(inline="always")
+def _reach_of(x, i, j, singular):
+    """Unit vector from i to j, 1/r, and 1/(r - aσ)."""
+    dx, dy, dz = x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
+    r = np.sqrt(dx * dx + dy * dy + dz * dz)
+    inverse = 1.0 / r
+    return dx * inverse, dy * inverse, dz * inverse, inverse, 1.0 / min(r - singular, -CLOSEST)
+
+
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
 def _survey(x, types, short, n_short, pair, angle, moments):
     """Fill ``moments`` of the owned atoms: [i, t] those that an end of type t feels around centre i."""
@@ -175,12 +184,8 @@ def _survey(x, types, short, n_short, pair, angle, moments):
             for k in range(n_short[i]):
                 j = short[i, k]
                 p = pair[types[i] * n_types + types[j]]
-                dx, dy, dz = x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
-                r2 = dx * dx + dy * dy + dz * dz
-                r = np.sqrt(r2)
-                inverse = 1.0 / r
-                u[q, 0], u[q, 1], u[q, 2] = dx * inverse, dy * inverse, dz * inverse
-                g[q] = p[GAMMA_SIGMA] / min(r - p[SINGULAR], -CLOSEST)
+                u[q, 0], u[q, 1], u[q, 2], _, depth = _reach_of(x, i, j, p[SINGULAR])
+                g[q] = p[GAMMA_SIGMA] * depth
                 q += 1
         exponentials(g, n)
         q = 0
@@ -236,13 +241,8 @@ def _push(x, types, short, n_short, pair, angle, moments, forces, totals):
             for k in range(n_short[i]):
                 j = short[i, k]
                 p = pair[types[i] * n_types + types[j]]
-                dx, dy, dz = x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
-                r2 = dx * dx + dy * dy + dz * dz
-                r = np.sqrt(r2)
-                inverse = 1.0 / r
-                depth = 1.0 / min(r - p[SINGULAR], -CLOSEST)
-                d[q, 0], d[q, 1], d[q, 2] = dx * inverse, dy * inverse, dz * inverse
-                d[q, 3], d[q, 4] = inverse, depth
+                ux, uy, uz, inverse, depth = _reach_of(x, i, j, p[SINGULAR])
+                d[q, 0], d[q, 1], d[q, 2], d[q, 3], d[q, 4] = ux, uy, uz, inverse, depth
                 logs[q] = p[SIGMA] * inverse
                 here[q] = p[GAMMA_SIGMA] * depth
                 there[q] = pair[types[j] * n_types + types[i], GAMMA_SIGMA] * depth
