@@ -5,14 +5,10 @@ What they store beyond the last number that is wanted, the next call writes over
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic as numba_intrinsic
 
-intrinsic: Any = numba_intrinsic  # its callers pass no typing context, which a type checker can't know
+from mdrun.vectors import Vector, call_llvm, intrinsic, llvm_item, llvm_vector, shuffled, spread, vector_of
 
 LANES = 16  # numbers of 4 bytes; half as many of 8
 
@@ -54,11 +50,11 @@ def append_near(typing_context, x, y, z, rows, start, xi, yi, zi, reach2, out, p
     def emit(context, builder, signature, arguments):
         lanes = _Lanes(context, builder, signature, arguments)
         start, point, reach2, place = arguments[4], arguments[5:8], arguments[8], arguments[10]
-        dx, dy, dz = (builder.fsub(lanes.load(d, start, _FLOATS), lanes.spread(point[d])) for d in range(3))
+        dx, dy, dz = (builder.fsub(lanes.load(d, start, _FLOATS), spread(builder, point[d], LANES)) for d in range(3))
         r2 = builder.fmul(dx, dx)
         for d in (dy, dz):
-            r2 = lanes.call(f"llvm.fma.v{LANES}f32", _FLOATS, d, d, r2)
-        near = builder.fcmp_ordered("<", r2, lanes.spread(reach2))
+            r2 = call_llvm(builder, f"llvm.fma.v{LANES}f32", _FLOATS, d, d, r2)
+        near = builder.fcmp_ordered("<", r2, spread(builder, reach2, LANES))
         return lanes.append(lanes.load(3, start, _INTS), near, 9, place)
 
     return signature, emit
@@ -105,23 +101,68 @@ def gather_rows(typing_context, source, index, start, a, b, c, d):
         lanes = _Lanes(context, builder, signature, arguments)
         item = context.get_value_type(signature.args[0].dtype)
         n = LANES if item == _F32 else LANES // 2
-        groups = [[4 * g + k for g in range(n // 4)] for k in range(4)]  # lanes k, k + 4, k + 8, ... side by side
-        quads = []
-        for group in groups:
-            rows = [lanes.row(0, lanes.item(1, builder.add(arguments[2], _I64(lane))), item) for lane in group]
-            while len(rows) > 1:
-                rows = [lanes.joined(rows[k], rows[k + 1]) for k in range(0, len(rows), 2)]
-            quads.append(rows[0])
-        # 4 x 4 transposes within groups of four lanes, all groups at once
-        low = [lanes.woven(quads[0], quads[1], 0), lanes.woven(quads[2], quads[3], 0)]
-        high = [lanes.woven(quads[0], quads[1], 2), lanes.woven(quads[2], quads[3], 2)]
-        columns = [lanes.paired(two[0], two[1], first) for two in (low, high) for first in (0, 2)]
-        for target, column in enumerate(columns, 3):
+        rows = [lanes.row(0, lanes.item(1, builder.add(arguments[2], _I64(lane))), item) for lane in range(n)]
+        for target, column in enumerate(transposed(builder, rows), 3):
             if signature.args[target] is not types.none:
                 lanes.store(column, target, arguments[2])
         return context.get_dummy_value()
 
     return signature, emit
+
+
+def transposed(builder, rows: list) -> list:
+    """Four vectors, one a column, of as many rows of four numbers as a vector has lanes."""
+    n = len(rows)
+    quads = []
+    for k in range(4):  # rows k, k + 4, k + 8, ... side by side
+        joined = rows[k::4]
+        while len(joined) > 1:
+            both = list(range(2 * joined[0].type.count))
+            joined = [shuffled(builder, joined[q], joined[q + 1], both) for q in range(0, len(joined), 2)]
+        quads.append(joined[0])
+
+    # 4 x 4 transposes within groups of four lanes, all groups at once
+    def woven(one, two, first: int):
+        """Of each four lanes the two from ``first`` on, from both in turn: 1a 2a 1b 2b."""
+        return shuffled(builder, one, two, [q + k + v for q in range(first, n, 4) for k in (0, 1) for v in (0, n)])
+
+    def paired(one, two, first: int):
+        """Of each four lanes the two from ``first`` on, one's before two's: 1a 1b 2a 2b."""
+        return shuffled(builder, one, two, [q + k + v for q in range(first, n, 4) for v in (0, n) for k in (0, 1)])
+
+    low = [woven(quads[0], quads[1], 0), woven(quads[2], quads[3], 0)]
+    high = [woven(quads[0], quads[1], 2), woven(quads[2], quads[3], 2)]
+    return [paired(two[0], two[1], first) for two in (low, high) for first in (0, 2)]
+
+
+@intrinsic
+def rows_at(typing_context, source, index, start):
+    """The four columns of ``source[index[k]]`` for the lanes of k from ``start`` on, as ``gather_rows`` but as vectors.
+
+    Args:
+        source: (n, 4) float64 or float32, contiguous.
+        index: int32 rows.
+    """
+    column = vector_of(source.dtype)
+    result = types.UniTuple(column, 4)
+
+    def emit(context, builder, sig, args):
+        lanes, item = _Lanes(context, builder, sig, args), llvm_item(column.dtype)
+        rows = [lanes.row(0, lanes.item(1, builder.add(args[2], _I64(k))), item) for k in range(column.count)]
+        return context.make_tuple(builder, result, transposed(builder, rows))
+
+    return result(source, index, start), emit
+
+
+@intrinsic
+def indices_at(typing_context, index, start, like):
+    """``index[k]`` for the lanes of k from ``start`` on that a vector of the array ``like`` has."""
+    result = Vector(types.int32, vector_of(like.dtype).count)
+
+    def emit(context, builder, sig, args):
+        return _Lanes(context, builder, sig, args).load(0, args[1], llvm_vector(result))
+
+    return result(index, start, like), emit
 
 
 class _Lanes:
@@ -149,35 +190,10 @@ class _Lanes:
         """Four numbers of a row."""
         return self.load(which, self.builder.shl(index, _I64(2)), ir.VectorType(item, 4))
 
-    def _shuffled(self, one, two, places: list[int]):
-        return self.builder.shuffle_vector(one, two, ir.Constant(ir.VectorType(_I32, len(places)), places))
-
-    def joined(self, one, two):
-        return self._shuffled(one, two, list(range(2 * one.type.count)))
-
-    def woven(self, one, two, first: int):
-        """Of each four lanes the two from ``first`` on, from both in turn: 1a 2a 1b 2b."""
-        n = one.type.count
-        return self._shuffled(one, two, [q + k + v for q in range(first, n, 4) for k in (0, 1) for v in (0, n)])
-
-    def paired(self, one, two, first: int):
-        """Of each four lanes the two from ``first`` on, one's before two's: 1a 1b 2a 2b."""
-        n = one.type.count
-        return self._shuffled(one, two, [q + k + v for q in range(first, n, 4) for v in (0, n) for k in (0, 1)])
-
     def append(self, candidates, chosen, which: int, place):
         """Store the chosen ones of int32 lanes side by side; how many."""
         n, anything = candidates.type.count, ir.Constant(candidates.type, ir.Undefined)
         name = f"llvm.experimental.vector.compress.v{n}i32"
-        self.store(self.call(name, candidates.type, candidates, chosen, anything), which, place)
+        self.store(call_llvm(self.builder, name, candidates.type, candidates, chosen, anything), which, place)
         bits = self.builder.bitcast(chosen, ir.IntType(n))
-        return self.builder.zext(self.call(f"llvm.ctpop.i{n}", bits.type, bits), _I64)
-
-    def spread(self, number):
-        nothing = ir.Constant(_FLOATS, ir.Undefined)
-        one = self.builder.insert_element(nothing, number, _I32(0))
-        return self.builder.shuffle_vector(one, nothing, ir.Constant(_INTS, [0] * LANES))
-
-    def call(self, name: str, result, *operands):
-        kind = ir.FunctionType(result, [operand.type for operand in operands])
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), operands)
+        return self.builder.zext(call_llvm(self.builder, f"llvm.ctpop.i{n}", bits.type, bits), _I64)

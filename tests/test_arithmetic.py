@@ -11,22 +11,26 @@ import scipy.special
 import torch
 from numba import njit
 
+from mdrun.lanes import LANES, indices_at
 from mdrun.potentials import arithmetic
 from mdrun.potentials.kernels import FASTMATH
+from mdrun.vectors import Vector, n_lanes
+from tests.test_vectors import store
 
 
 def in_a_loop(function):
-    """``function`` of each element, compiled as the pair loops are."""
+    """``function`` of each element, compiled as pair loops are: whole vectors at once."""
 
     @njit(fastmath=FASTMATH, error_model="numpy")
-    def loop(x, out):
-        for i in range(len(x)):
-            out[i] = function(x[i])
+    def loop(x, index, out):
+        for k in range(0, len(out), n_lanes(x)):
+            store(function(x[indices_at(index, k, x)]), out, k)
 
     def apply(x):
-        out = np.empty_like(x)
-        loop(x, out)
-        return out
+        index = np.pad(np.arange(len(x), dtype=np.int32), (0, -len(x) % LANES))
+        out = np.empty(len(index), x.dtype)
+        loop(x, index, out)
+        return out[: len(x)]
 
     return apply
 
@@ -57,7 +61,7 @@ def test_single_precision_stays_single_and_is_right_to_its_rounding():
         found, expected = in_a_loop(function)(x), truth(x.astype(np.float64))
         growth = 1 + slack * np.maximum(np.abs(x), x * x if truth is scipy.special.erfc else 0)
         assert np.abs((found / expected - 1) / growth).max() < 6e-7
-        assert function.nopython_signatures[-1].return_type == numba.float32
+        assert function.nopython_signatures[-1].return_type == Vector(numba.float32, 16)
 
 
 def test_single_exponentials_beyond_all_numbers_neither_wrap_around_nor_hide_nan():
@@ -65,6 +69,13 @@ def test_single_exponentials_beyond_all_numbers_neither_wrap_around_nor_hide_nan
     assert 0 <= tiny < 1e-37
     assert huge > 1e37
     assert math.isnan(nan)
+
+
+def test_numbers_alone_have_the_same_functions():
+    for function, expected in ((power, 2**-1.5), (exponential, math.exp(-1.5))):
+        assert math.isclose(function(-1.5), expected, rel_tol=4e-16)
+        assert math.isclose(function(np.float32(-1.5)), expected, rel_tol=2e-7)
+        assert function.nopython_signatures[-1].return_type == numba.float32
 
 
 def test_powers_of_two_are_right_to_rounding():

@@ -19,6 +19,7 @@ from scipy.special import erfc
 from mdrun.errors import InputError, SimulationError
 from mdrun.potentials import coulomb_dsf, tabulated, zbl
 from mdrun.potentials.buckingham import BUCKINGHAM, barrier, buckingham
+from mdrun.potentials.lennard_jones import make_lennard_jones
 from mdrun.potentials.morse import morse
 from mdrun.potentials.registry import load_model
 from mdrun.potentials.yukawa import yukawa
@@ -468,3 +469,32 @@ def test_a_table_is_read_on_tensors_too(write):
     (gradient,) = torch.autograd.grad(energy.sum(), r2)
     np.testing.assert_allclose(force.detach(), -2 * gradient, rtol=1e-9, atol=1e-13)
     np.testing.assert_allclose(energy.detach(), lj(np.sqrt(r2.detach().numpy()))[0], atol=2e-6)
+
+
+# Many species
+
+
+@pytest.mark.parametrize("n_species", [2, 4, 5, 7])
+def test_any_number_of_species_is_summed_as_pairs_by_pairs(n_species):
+    """Few species are chosen by comparisons, many by loads: both must give each pair its own parameters."""
+    rng = np.random.default_rng(n_species)
+    numbers = np.arange(3, 3 + n_species)
+    pairs = {
+        pair: (rng.uniform(0.005, 0.02), rng.uniform(2.5, 3.5))
+        for pair in itertools.combinations_with_replacement(range(n_species), 2)
+    }
+    atoms = pfcc(2, 2, 2, a=4.6)
+    atoms.numbers = rng.choice(numbers, len(atoms))
+    atoms.numbers[:n_species] = numbers
+    atoms.rattle(0.1, seed=1)
+    types = np.searchsorted(numbers, atoms.numbers)
+
+    def energy_of(r, i, j):
+        epsilon, sigma = np.array([pairs[min(a, b), max(a, b)] for a, b in zip(types[i], types[j], strict=True)]).T
+        return 4 * epsilon * ((sigma / r) ** 12 - (sigma / r) ** 6)
+
+    energy, forces, stress = sum_over_pairs(atoms, 5.0, energy_of)
+    found = evaluate(atoms, make_lennard_jones(pairs, n_species, 5.0, False, "mixture"))
+    assert found.energy == pytest.approx(energy, rel=1e-12)
+    np.testing.assert_allclose(found.forces, forces, atol=1e-8)
+    np.testing.assert_allclose(found.stress, stress, atol=1e-9)

@@ -12,9 +12,9 @@ import math
 import numba
 import numpy as np
 import torch
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
-from mdrun.potentials.precision import in_single
+from mdrun.vectors import Vector, choose, floor, power_of_two, square_root, to_index
 
 LN2 = math.log(2)
 LOG2_E = 1 / LN2
@@ -54,19 +54,6 @@ def floor_to_index(y, last):
     return int(min(max(0.0, y), last))
 
 
-@intrinsic
-def _power_of_two(typing_context, exponent):
-    """2^exponent for an int64 (int32: in single precision) of a normal number, by writing the exponent's bits."""
-    result, bias, n_mantissa = (numba.float32, 127, 23) if exponent == numba.int32 else (numba.float64, 1023, 52)
-
-    def write_bits(context, builder, signature, arguments):
-        (value,) = arguments
-        biased = builder.add(value, value.type(bias))
-        return builder.bitcast(builder.shl(biased, value.type(n_mantissa)), context.get_value_type(result))
-
-    return result(exponent), write_bits
-
-
 def exp2(y):
     """2^y to rounding for |y| < 1000, in single precision for |y| < 125; beyond, anything."""
     return torch.exp2(y) if isinstance(y, torch.Tensor) else np.exp2(y)
@@ -74,27 +61,31 @@ def exp2(y):
 
 @overload(exp2, inline="always")
 def _exp2(y):
-    return _single_exp2 if y == numba.float32 else _double_exp2
+    return _single_exp2 if _item_of(y) == numba.float32 else _double_exp2
+
+
+def _item_of(x):
+    """The type of a number, or of a vector's numbers."""
+    return x.dtype if isinstance(x, Vector) else x
 
 
 def _single_exp2(y):
-    whole = np.floor(y + HALF)
+    whole = floor(y + HALF)
     f = y - whole
     f2 = f * f
     low, middle, high = S0 + S1 * f, S2 + S3 * f, S4 + S5 * f
-    return (low + f2 * (middle + f2 * (high + f2 * S6))) * _power_of_two(np.int32(whole))  # type: ignore[call-arg]
+    return (low + f2 * (middle + f2 * (high + f2 * S6))) * power_of_two(whole)
 
 
 def _double_exp2(y):
-    whole = np.floor(y + 0.5)
+    whole = floor(y + 0.5)
     f = y - whole
     f2 = f * f
     f4 = f2 * f2
     low = (1.0 + C1 * f) + f2 * (C2 + C3 * f)
     middle = (C4 + C5 * f) + f2 * (C6 + C7 * f)
     high = (C8 + C9 * f) + f2 * (C10 + C11 * f) + f4 * C12
-    # by way of int32, which AVX2 can convert to as well
-    return (low + f4 * (middle + f4 * high)) * _power_of_two(np.int64(np.int32(whole)))  # type: ignore[call-arg]
+    return (low + f4 * (middle + f4 * high)) * power_of_two(whole)
 
 
 # A function to LLVM, which inlines it as well, and compiles a loop of four exponentials in a fifth of the time that
@@ -108,38 +99,30 @@ def _exp(x):
     def in_single(x):
         return exp2(min(max(x * LOG2_E_SINGLE, LOWEST), HIGHEST))
 
-    return in_single if x == numba.float32 else formula
+    return in_single if _item_of(x) == numba.float32 else formula
 
 
 @overload(sqrt, inline="always")
 def _sqrt(x):
-    return lambda x: math.sqrt(x)
+    return lambda x: square_root(x)
 
 
 @overload(floor_to_index, inline="always")
 def _floor_to_index(y, last):
-    # max keeps its first argument where the second is NaN; by way of int32 as above
+    # max keeps its first argument where the second is NaN
+    if isinstance(y, Vector):
+        return lambda y, last: to_index(min(max(0.0, y), last))
     if y == numba.float32:
-        return lambda y, last: np.int64(np.int32(min(max(ZERO, y), np.float32(last))))
-    return lambda y, last: np.int64(np.int32(min(max(0.0, y), last)))
-
-
-@intrinsic
-def _select_without_branch(typing_context, condition, a, b):
-    kind = typing_context.unify_types(a, b)
-
-    def choose(context, builder, signature, arguments):
-        return builder.select(*arguments)
-
-    return kind(numba.boolean, kind, kind), choose
+        return lambda y, last: np.int64(to_index(min(max(ZERO, y), np.float32(last))))
+    return lambda y, last: np.int64(to_index(min(max(0.0, y), last)))
 
 
 @overload(select, inline="always")
 def _select(condition, a, b):
-    return lambda condition, a, b: _select_without_branch(condition, a, b)  # type: ignore[call-arg]
+    return lambda condition, a, b: choose(condition, a, b)
 
 
-@overload(erfc, inline="always")
+@overload(erfc)
 def _erfc(x):
     def formula(x):
         # exp(x²) erfc(x) = t P(u), t = 3 / (3 + x), u in -1 ... 1 for x in 27 ... 0: interpolated at Chebyshev's nodes
@@ -159,4 +142,4 @@ def _erfc(x):
         odd = 0.3033736718142138 + v * (0.08770500336212393 + v * odd)
         return t * (even + u * odd) * exp(-x * x)
 
-    return in_single(formula) if x == numba.float32 else formula
+    return formula

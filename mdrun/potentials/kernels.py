@@ -15,18 +15,22 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numba
 import numpy as np
 import torch
 from numba import njit, prange
-from numba.extending import register_jitable
+from numba.extending import overload, register_jitable
 
+from mdrun import lanes, lookup, vectors
 from mdrun.domain import Domain
-from mdrun.lanes import gather_rows
+from mdrun.lanes import indices_at, rows_at
+from mdrun.lookup import FEW, QUAD, table_rows
 from mdrun.potentials import arithmetic
 from mdrun.potentials.base import Forces
-from mdrun.potentials.precision import DOUBLE, Precision, in_single
+from mdrun.potentials.precision import DOUBLE, Precision
+from mdrun.vectors import choose, n_lanes, total, zeros
 
 # Sums may be reordered into vectors, but infinities and NaN keep their meaning: they must reach the forces.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -64,7 +68,8 @@ class PairPotential:
 def by_numba(potential: PairPotential, domain: Domain, totals: bool) -> Forces:
     """One evaluation by the loop that Numba makes from the formula."""
     terms = potential.precision.terms
-    loop = pair_loop(potential.formula, terms)
+    loop = pair_loop(potential.formula)
+    table = potential.table if len(potential.table) <= FEW else whole_quads(potential.table)
     forces = np.empty((domain.n_owned, 3))
     # Numba compiles a loop of its own for each choice of None
     sums = loop(
@@ -72,8 +77,8 @@ def by_numba(potential: PairPotential, domain: Domain, totals: bool) -> Forces:
         domain.charges.numpy().astype(terms, copy=False) if uses_charges(potential.formula) else None,
         domain.neighbors.numpy(),
         domain.n_neighbors.numpy(),
-        potential.table.astype(terms, copy=False),
-        None if len(potential.table) == 1 else True,
+        table.astype(terms, copy=False),
+        mixture_of(len(table)),
         forces,
         potential.precision.sums(0),
         True if totals else None,
@@ -84,9 +89,32 @@ def by_numba(potential: PairPotential, domain: Domain, totals: bool) -> Forces:
     return Forces(torch.from_numpy(forces), float(sums[0]), virial_tensor(sums[1:]))
 
 
+def mixture_of(n_types: int) -> Any:
+    """What tells Numba by its type how to look up parameters, and so compiles a loop of its own."""
+    if n_types == 1:
+        return None
+    return (True,) * n_types if n_types <= FEW else True
+
+
+def whole_quads(table: np.ndarray) -> np.ndarray:
+    """A (n_types, n_types, n) table with zeros added to its rows until lookups by four columns fit."""
+    return np.pad(table, ((0, 0), (0, 0), (0, -table.shape[2] % QUAD)))
+
+
 def pair_formula(function: Formula) -> Formula:
     """Decorator: this function of plain arithmetic can be called by the loops, and by Python for tests."""
     return register_jitable(inline="always")(function)
+
+
+def _parameters(table, rows, mixture):
+    """In loops: the first row of a table for all lanes, or for a mixture each lane's own."""
+
+
+@overload(_parameters, inline="always")
+def _choose_parameters(table, rows, mixture):
+    if isinstance(mixture, numba.types.NoneType):
+        return lambda table, rows, mixture: table[0]
+    return lambda table, rows, mixture: table_rows(table, rows, mixture)
 
 
 def uses_charges(formula: Formula) -> bool:
@@ -100,76 +128,65 @@ def virial_tensor(six: np.ndarray) -> torch.Tensor:
 
 
 @cache
-def pair_loop(formula: Formula, terms: type) -> Callable:
-    """The loop of a formula, its terms in float64 or float32."""
+def pair_loop(formula: Formula) -> Callable:
+    """The loop of a formula, compiled for whole vectors of whatever type it is called with."""
     # Numba's cache on disk knows a formula by its name; its text, and that of what it may call, makes an edited one
     # another kernel.
-    source = inspect.getsource(formula) + inspect.getsource(arithmetic)
+    parts = (formula, arithmetic, vectors, lanes, lookup)
+    source = "".join(inspect.getsource(part) for part in parts)
     text = hashlib.sha256(source.encode()).hexdigest()
     charged = uses_charges(formula)
-    in_terms = pair_formula(in_single(formula)) if terms is np.float32 else formula
 
     if charged:
-        pair = in_terms
+        pair = formula
     else:
 
         @register_jitable(inline="always")
         def pair(r2, p, qq):
-            return in_terms(r2, p)
+            return formula(r2, p)
 
     @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
     def loop(packed, charges, neighbors, n_neighbors, table, mixture, forces, zero, totals, n_chunks):
         """Fill ``forces``; half sums of energy and virial, since each pair is met from both of its ends."""
         assert text
-        number = packed.dtype.type
-        lanes = 64 // packed.itemsize
         n = len(forces)
         energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
         for chunk in prange(n_chunks):
-            room = neighbors.shape[1]
-            x, y, z = np.empty(room, number), np.empty(room, number), np.empty(room, number)
-            types, qq = np.empty(room, number), np.zeros(room, number)
             for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
                 xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
                 row, mine = neighbors[i], table[int(packed[i, 3])]
-                p = mine[0]
-                fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zero
-                n_lanes = (n_neighbors[i] + 15) & -16  # filled up with a row far away
-                for k in range(0, n_lanes, lanes):
-                    if mixture is None:
-                        gather_rows(packed, row, k, x, y, z, None)
-                    else:
-                        gather_rows(packed, row, k, x, y, z, types)
-                if charges is not None:
-                    for k in range(n_neighbors[i]):
-                        qq[k] = charges[i] * charges[row[k]]
-                for k in range(n_lanes):
-                    if mixture is not None:
-                        p = mine[np.int32(types[k])]
-                    dx, dy, dz = x[k] - xi, y[k] - yi, z[k] - zi
+                fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zeros(packed)
+                for k in range(0, n_neighbors[i], n_lanes(packed)):  # the last vector is filled up with a row far away
+                    x, y, z, types = rows_at(packed, row, k)
+                    p = _parameters(mine, types, mixture)
+                    qq = zeros(packed)
+                    if charges is not None:
+                        qq = charges[i] * charges[min(indices_at(row, k, packed), len(charges) - 1)]
+                    dx, dy, dz = x - xi, y - yi, z - zi
                     r2 = dx * dx + dy * dy + dz * dz
-                    u, f = pair(r2, p, qq[k])
+                    u, f = pair(r2, p, qq)
                     is_far = r2 >= p[0]  # false for NaN, which must reach the force
-                    f = number(0) if is_far else number(f)
+                    f = choose(is_far, 0.0, f)
                     fx -= f * dx
                     fy -= f * dy
                     fz -= f * dz
                     if totals is not None:
-                        e += number(0) if is_far else number(u)
+                        e += choose(is_far, 0.0, u)
                         vxx += f * dx * dx
                         vyy += f * dy * dy
                         vzz += f * dz * dz
                         vyz += f * dy * dz
                         vxz += f * dx * dz
                         vxy += f * dx * dy
-                forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-                energy += e
-                wxx += vxx
-                wyy += vyy
-                wzz += vzz
-                wyz += vyz
-                wxz += vxz
-                wxy += vxy
+                forces[i, 0], forces[i, 1], forces[i, 2] = total(fx, zero), total(fy, zero), total(fz, zero)
+                if totals is not None:
+                    energy += total(e, zero)
+                    wxx += total(vxx, zero)
+                    wyy += total(vyy, zero)
+                    wzz += total(vzz, zero)
+                    wyz += total(vyz, zero)
+                    wxz += total(vxz, zero)
+                    wxy += total(vxy, zero)
         return 0.5 * np.array([energy, wxx, wyy, wzz, wyz, wxz, wxy])
 
     return loop
