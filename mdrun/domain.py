@@ -171,8 +171,13 @@ class Domain:
         the safe displacement u is half the skin.
         """
         self._cell_now = state.cell.clone()
-        self._strain = geometry.deformation(self._box_then, geometry.completed(state.cell, state.pbc))
-        self._safe_displacement = (geometry.smallest_stretch(self._strain) * self.ghost_width - self.cutoff) / 2
+        box = geometry.completed(state.cell, state.pbc)
+        if torch.equal(box, self._box_then):
+            self._strain, stretch = torch.eye(3, dtype=torch.float64), 1.0
+        else:
+            self._strain = geometry.deformation(self._box_then, box)
+            stretch = geometry.smallest_stretch(self._strain)
+        self._safe_displacement = (stretch * self.ghost_width - self.cutoff) / 2
 
     def _refuse_leaps(self, state: State, moved2: float) -> None:
         box = min([self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)])
@@ -212,9 +217,7 @@ class Domain:
         self._adopt_ghosts(state)
         self._box_then = box
         self._learn_strain(state)
-        self.backend.move_owned(
-            state.positions, self._shifts, self._then, state.cell, torch.eye(3, dtype=torch.float64), self.packed
-        )
+        self.backend.move_owned(state.positions, self._shifts, self._then, state.cell, self._strain, self.packed)
         self._refresh_ghosts(state.cell)
         low, high = self.backend.bounds(self.positions)
         self._middle, self._half_extent = (low + high) / 2, float((high - low).max(initial=0.0)) / 2
@@ -231,8 +234,8 @@ class Domain:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""
         order = self.backend.order(frac.T, state.ids, (self.ghost_width / 2 / self._heights).numpy())
         for f in FIELDS:  # one after another: only one is there twice
-            setattr(state, f.name, getattr(state, f.name)[order])
-        return frac[order], shifts[order]
+            setattr(state, f.name, getattr(state, f.name).index_select(0, order))
+        return frac.index_select(0, order), shifts.index_select(0, order)
 
     def _learn_boxes(self, frac: Tensor, n_total: int) -> None:
         """Every rank's tight box, number of atoms, and whether its atoms outran the last list, in one collective."""

@@ -21,7 +21,7 @@ def pack_rows(arrays: Mapping[str, Tensor], fields: Sequence[Field], rows: Tenso
     """(n, bytes) uint8: the named fields of the chosen rows side by side, so that one message carries them all."""
     columns = []
     for f in fields:
-        values = arrays[f.name] if rows is None else arrays[f.name][rows]
+        values = arrays[f.name] if rows is None else arrays[f.name].index_select(0, rows)
         # Fresh memory: an empty tensor may carry strides and offsets that can't be seen as bytes.
         plain = torch.empty((len(values), *f.width), dtype=f.dtype, device=values.device).copy_(values)
         columns.append(plain.view(torch.uint8).view(len(values), row_bytes(f)))
