@@ -131,6 +131,12 @@ def _comparison(word: str) -> Callable:
     return emit
 
 
+def _named_like(builder, name: str, vector: Vector, *operands):
+    """LLVM's function of this name, of vectors."""
+    full_name = f"llvm.{name}.v{vector.count}f{vector.dtype.bitwidth}"
+    return call_llvm(builder, full_name, llvm_vector(vector), *operands)
+
+
 def _extreme(word: str) -> Callable:
     """Python's ``min`` and ``max``: the first argument where the second is not beyond it, so also where it is NaN."""
 
@@ -145,6 +151,8 @@ for _word in ("add", "sub", "mul"):
         _operator(_function, _arithmetic(_word))
 for _function in (operator.truediv, operator.itruediv):
     _operator(_function, lambda builder, vector, a, b: builder.fdiv(a, b))
+for _function in (operator.pow, operator.ipow):  # by the mathematical library, lane by lane: right, and slow
+    _operator(_function, lambda builder, vector, a, b: _named_like(builder, "pow", vector, a, b))
 for _function, _word in ((operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">=")):
     _operator(_function, _comparison(_word), lambda vector: Vector(types.boolean, vector.count))
 for _extremum, _word in ((min, "<"), (max, ">")):
@@ -169,11 +177,10 @@ def _function_of(name: str) -> Any:
 
     @intrinsic
     def function(typing_context, x):
-        dtype = x.dtype if isinstance(x, Vector) else x
-
         def emit(context, builder, sig, args):
-            shape = f"v{x.count}f" if isinstance(x, Vector) else "f"
-            return call_llvm(builder, f"llvm.{name}.{shape}{dtype.bitwidth}", args[0].type, args[0])
+            if isinstance(x, Vector):
+                return _named_like(builder, name, x, args[0])
+            return call_llvm(builder, f"llvm.{name}.f{x.bitwidth}", args[0].type, args[0])
 
         return x(x), emit
 

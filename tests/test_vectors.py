@@ -60,6 +60,8 @@ def everything(x, y, number, out):
     store(c, out[13], 0)
     store(choose(number > 0, a, b), out[14], 0)
     store(x[to_index(choose(a > 0, 1.0, 0.0))], out[15], 0)
+    store((b * b) ** 0.5, out[16], 0)
+    store(a**3, out[17], 0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -67,15 +69,15 @@ def test_operators_do_to_each_lane_what_numpy_does(dtype):
     n = lanes_of(dtype)
     rng = np.random.default_rng(1)
     x, y, number = rng.normal(0, 3, n).astype(dtype), rng.normal(0, 3, n).astype(dtype), dtype(0.7)
-    out = np.empty((16, n), dtype)
+    out = np.empty((18, n), dtype)
     everything(x, y, number, out)
     expected = [
         x + y, x - number, number * x, 2.5 / y, -x, np.where(x < y, x, 0), np.where(x >= number, 1, np.nan),
         np.minimum(x, y), np.maximum(x, number), np.floor(x), np.abs(y), 2.0 ** np.floor(x), x - np.arange(n),
-        -2 * x, x, x[(x > 0).astype(int)],
+        -2 * x, x, x[(x > 0).astype(int)], np.abs(y), x**3,
     ]  # fmt: skip
     for row, (found, truth) in enumerate(zip(out, expected, strict=True)):
-        np.testing.assert_allclose(found, truth, rtol=2 * np.finfo(dtype).eps, err_msg=f"row {row}")
+        np.testing.assert_allclose(found, truth, rtol=3 * np.finfo(dtype).eps, err_msg=f"row {row}")
 
 
 @njit
