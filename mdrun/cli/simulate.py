@@ -109,7 +109,11 @@ def _leave(code: int) -> NoReturn:
 
 
 def _run(given: dict, config: Path | None, debug: bool) -> int:
+    import gc
     import os
+
+    # What is imported below is half a million objects that stay: looking for garbage among them takes half a second.
+    gc.set_threshold(100_000, 50, 100)
 
     # Threads that find no work yield their core soon: spinning ones starve each other on a shared machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
