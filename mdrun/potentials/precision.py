@@ -19,7 +19,8 @@ class Precision:
     Attributes:
         terms: what each pair or triplet is computed in. In float32, from coordinates relative to the middle of the
             rank's atoms.
-        sums: what an atom's force and energy are summed in.
+        sums: what an atom's force and energy are summed in. Where pairs are computed in whole vectors, the few terms
+            that meet in one lane are added as terms first.
     """
 
     name: str

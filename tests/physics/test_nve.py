@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,8 +18,9 @@ from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.eam import EAM
 from mdrun.potentials.emt import EMT
 from mdrun.potentials.lennard_jones import make_lennard_jones
+from mdrun.potentials.precision import PRECISIONS
 from tests.physics.systems import FS, argon_liquid, smooth_argon, warmed
-from tests.systems import DATA, argon, free_particles, pfcc, simulate
+from tests.systems import DATA, Run, argon, free_particles, pfcc, simulate
 
 # The casebook
 
@@ -282,3 +285,27 @@ def test_the_loop_counts_its_steps_and_asks_for_totals_when_they_are_read():
     assert [t.step for t in run.thermo] == [0, 3, 6]
     assert wanted == [True, False, False, True, False, False, True]
     assert torch.is_tensor(run.sim.forces.forces)
+
+
+def slope(run: Run) -> tuple[float, float]:
+    """Of the total energy, meV an atom and ns, and its standard error, by ten means of consecutive steps."""
+    n_atoms = run.positions.shape[1]
+    time_ns, energy = (np.array([getattr(t, name) for t in run.thermo]) for name in ("time_ps", "total_eV"))
+    x, y = (
+        np.array([part.mean() for part in np.array_split(v, 10)]) for v in (time_ns / 1000, 1000 * energy / n_atoms)
+    )
+    (found, _), covariance = np.polyfit(x, y, 1, cov=True)
+    return float(found), float(covariance[0, 0] ** 0.5)
+
+
+@pytest.mark.slow
+def test_mixed_precision_drifts_at_most_three_times_as_fast_as_double():
+    """100,000 steps of 2 fs. Where double's drift is lost in its own error, that error stands for it."""
+    start = argon_liquid(6)
+    found = {}
+    for name in ("double", "mixed"):
+        model = replace(smooth_argon(), precision=PRECISIONS[name])
+        found[name] = slope(simulate(start, model, VelocityVerlet(2 * FS), 100_000, watch=100))
+        print(f"{name}: {found[name][0]:.2e} ± {found[name][1]:.1e} meV/atom/ns")
+    (double, error), (mixed, mixed_error) = found["double"], found["mixed"]
+    assert abs(mixed) <= 3 * max(abs(double), error) + 2 * mixed_error
