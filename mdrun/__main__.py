@@ -1,4 +1,4 @@
-from mdrun.cli.app import main
+from mdrun.cli.app import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -35,8 +36,24 @@ def options(
     """Molecular dynamics from the shell, the same trajectory on any number of ranks."""
 
 
+def program() -> None:
+    """The whole life of a process: the entry point of ``mdrun`` and ``python -m mdrun``.
+
+    The interpreter is not taken down: with torch and Numba in it that takes a second, and on several ranks the
+    communication library's threads may outlive it and abort it, which a launcher would take for a failure of the run.
+    """
+    try:
+        main()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
 def main() -> None:
-    """Entry point of ``mdrun`` and ``python -m mdrun``."""
+    """Run the command that the arguments name, and leave by ``SystemExit``."""
     if launch_environment(os.environ).get("RANK", "0") == "0":
         sys.exit(app())
     try:

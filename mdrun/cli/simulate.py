@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
 
 import typer
 
@@ -89,23 +88,7 @@ def simulate(
 ) -> None:
     """Run molecular dynamics of STRUCTURE; on several ranks under torchrun or srun."""
     given = {name: value for name, value in locals().items() if value is not None and name not in ("config", "debug")}
-    _leave(_run(given, config, debug))
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process, with nothing left to happen after the exit code is settled.
-
-    On several ranks the communication library's threads may outlive the interpreter and abort it, which a launcher
-    would take for a failure of the run: so the interpreter is not taken down.
-    """
-    import os
-    import sys
-
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if "WORLD_SIZE" in os.environ:
-        os._exit(code)
-    raise typer.Exit(code)
+    raise typer.Exit(_run(given, config, debug))
 
 
 def _run(given: dict, config: Path | None, debug: bool) -> int:
