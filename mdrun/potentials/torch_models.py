@@ -5,9 +5,14 @@ from __future__ import annotations
 from mdrun.errors import InputError
 from mdrun.potentials.base import ForceModel
 from mdrun.potentials.eam import EAM
+from mdrun.potentials.emt import EMT
 from mdrun.potentials.kernels import PairPotential
+from mdrun.potentials.stillinger_weber import StillingerWeber
+from mdrun.potentials.tersoff import Tersoff
 from mdrun.potentials.torch_eam import TorchEAM
+from mdrun.potentials.torch_emt import TorchEMT
 from mdrun.potentials.torch_pairs import TorchPairs
+from mdrun.potentials.torch_three_body import torch_stillinger_weber, torch_tersoff
 
 
 class NoTorchPath(InputError):
@@ -25,4 +30,10 @@ def on_torch(model: ForceModel) -> ForceModel:
         return model
     if isinstance(model, EAM):
         return TorchEAM(model)
+    if isinstance(model, EMT):
+        return TorchEMT(model)
+    if isinstance(model, StillingerWeber):
+        return torch_stillinger_weber(model)
+    if isinstance(model, Tersoff):
+        return torch_tersoff(model)
     raise NoTorchPath(f"{model.name} has no torch path; run it with --backend numba.")

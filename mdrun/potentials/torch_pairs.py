@@ -52,11 +52,16 @@ def as_forces(forces: Tensor, sums: Tensor | None) -> Forces:
 
 
 class Row:
-    """The parameters of every pair of an (n, width) block: what a formula indexes as ``p``."""
+    """The parameters of every pair of an (n, width) block: what a formula indexes as ``p``.
+
+    Args:
+        table: (n_mine, n_theirs, n_parameters).
+        mine, theirs: the pairs' types, of shapes that broadcast.
+    """
 
     def __init__(self, table: Tensor, mine: Tensor, theirs: Tensor) -> None:
         self._table = table.flatten()
-        self._first = (mine * table.shape[0] + theirs) * table.shape[2]
+        self._first = (mine * table.shape[1] + theirs) * table.shape[2]
 
     def __getitem__(self, k: int | Tensor) -> Tensor:
         return self._table[self._first + k]
