@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from ase.calculators.emt import EMT as AseEMT
 
 from mdrun import cell as geometry
 from mdrun import noise, philox
@@ -20,14 +21,20 @@ from mdrun.comm import Comm
 from mdrun.compiler import why_eager
 from mdrun.decompose.partition import bisect
 from mdrun.domain import Domain
+from mdrun.errors import SimulationError
 from mdrun.potentials import coulomb_dsf
-from mdrun.potentials.base import ForceModel
+from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.precision import PRECISIONS
 from mdrun.potentials.registry import load_model
 from mdrun.potentials.torch_models import NoTorchPath, on_torch
-from tests.ranks.builders import argon_liquid, argon_wire, copper_slab, icosahedron, in_box
-from tests.ranks.cases import argon, reference_atoms, reference_model
-from tests.systems import evaluate, pfcc, species_of, state_of
+from mdrun.scope import Scope
+from tests.many_body import SYSTEMS as COVALENT
+from tests.many_body import check_reference, references
+from tests.ranks.builders import argon_liquid, argon_wire, copper_slab, copper_small_cell, icosahedron, in_box
+from tests.ranks.cases import argon, emt, reference_atoms, reference_model
+from tests.systems import DATA, evaluate, pfcc, species_of, state_of
+from tests.test_emt import SYSTEMS as METALS
+from tests.test_emt import rattled
 from tests.test_halo import OneOf
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -170,6 +177,17 @@ FORCES: dict[str, tuple[Callable[[], Atoms], Callable[[Atoms], ForceModel]]] = {
     "copper and nickel": of_reference("eam_cuni108.extxyz"),
     "copper, funcfl": of_reference("eam_cu256_u3.extxyz"),
     "iron, Finnis-Sinclair": of_reference("eamfs_fe250.extxyz"),
+    "copper slab, EMT": (copper_slab, emt),
+    "copper in a small cell, EMT": (copper_small_cell, emt),
+    "every species, EMT": (lambda: rattled(METALS["every_species"]()), emt),
+    **{
+        f"{name}, {kind}": (make_atoms, by_spec(f"{kind}:{DATA / 'potentials'}/mixed.{kind}"))
+        for name, make_atoms in COVALENT.items()
+        for kind in ("sw", "tersoff")
+    },
+    "silicon crystal, sw": (lambda: reference_atoms("sw_si216.extxyz"), by_spec("sw")),
+    "silicon crystal, tersoff": (lambda: reference_atoms("tersoff_si216.extxyz"), by_spec("tersoff")),
+    "silicon with its nuclei": (lambda: reference_atoms("sw_si216.extxyz"), by_spec("sw + zbl:inner=2,outer=3")),
 }
 
 
@@ -199,6 +217,38 @@ def test_energies_and_forces_are_those_of_lammps(file, backend):
     np.testing.assert_allclose(found.forces, atoms.get_forces(), rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("case", [*references("sw"), *references("tersoff")], ids=lambda case: case["file"])
+def test_three_body_references_are_met(case, backend):
+    atoms = reference_atoms(case["file"])
+    model = load_model(f"{case['model']['kind']}:{DATA / 'potentials' / case['model']['file']}", species_of(atoms))
+    check_reference(case, on_torch(model), atoms, backend)
+
+
+def test_effective_medium_is_ases(backend):
+    atoms = rattled(METALS["aluminium_nickel_platinum"]())
+    found = evaluate(atoms, on_torch(emt(atoms)), backend=backend)
+    atoms.calc = AseEMT()
+    assert found.energy == pytest.approx(atoms.get_potential_energy(), rel=1e-10)
+    np.testing.assert_allclose(found.forces, atoms.get_forces(), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("precision", ["mixed", "single"])
+@pytest.mark.parametrize(
+    "name", ["every species, EMT", "silicon crystal, sw", "three_species, sw", "three_species, tersoff"]
+)
+def test_many_bodies_in_lower_precision_are_near_double(name, precision, backend):
+    """Single coordinates are exact to 1e-6 Å here: 1e-5 of the largest force, and 1e-5 eV an atom (A-52)."""
+    make_atoms, make_model = FORCES[name]
+    atoms = make_atoms()
+    exact, model = evaluate(atoms, make_model(atoms)), on_torch(make_model(atoms))
+    model.precision = PRECISIONS[precision]
+    found = evaluate(atoms, model, backend=backend)
+    np.testing.assert_allclose(found.forces, exact.forces, rtol=0, atol=1e-5 * np.abs(exact.forces).max())
+    assert np.abs(found.forces - exact.forces).max() > 0
+    assert abs(found.energy - exact.energy) < 1e-5 * len(atoms)
+    np.testing.assert_allclose(found.stress, exact.stress, rtol=0, atol=1e-5 * np.abs(exact.stress).max())
+
+
 @pytest.mark.parametrize("precision", ["mixed", "single"])
 def test_lower_precision_is_as_near_as_that_of_numba(precision, backend):
     atoms, results = pfcc(3, 3, 3), []
@@ -217,16 +267,70 @@ def test_a_force_that_is_not_finite_says_so(backend):
         evaluate(atoms, on_torch(argon(atoms)), backend=backend)
 
 
-@pytest.mark.parametrize("spec", ["emt", "sw"])
-def test_models_without_a_torch_path_are_refused_by_name(spec):
-    numbers = (29,) if spec == "emt" else (14,)
-    name = load_model(spec, numbers).name
-    with pytest.raises(NoTorchPath, match="has no torch path; run it with --backend numba") as caught:
-        load_model(f"{spec} + lj:epsilon=0.01,sigma=3,cutoff=6", numbers, backend="torch")
-    assert str(caught.value).startswith(name)
+@pytest.mark.parametrize("spec", ["sw", "tersoff"])
+def test_chunks_of_rows_change_nothing(spec, backend, monkeypatch):
+    atoms = reference_atoms(f"{spec}_mixed64.extxyz")
+    whole = evaluate(atoms, on_torch(reference_model(f"{spec}_mixed64.extxyz", atoms)), backend=backend)
+    monkeypatch.setattr("mdrun.potentials.torch_centres.BLOCK", {"cpu": 2000, "cuda": 2000})
+    parts = evaluate(atoms, on_torch(reference_model(f"{spec}_mixed64.extxyz", atoms)), backend=backend)
+    assert parts.energy == pytest.approx(whole.energy, rel=1e-14)
+    np.testing.assert_allclose(parts.forces, whole.forces, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["argon bulk", "mixture", "charges", "copper and nickel"])
+def test_a_crowd_finds_room(backend):
+    """Six atoms near one, then eleven: two widths of the rows, and (βζ)^n up to 1e170."""
+    model, numba_model = on_torch(load_model("tersoff", (14,))), load_model("tersoff", (14,))
+    for n in (6, 11):
+        crowd = [[0.9 * np.cos(x), 0.9 * np.sin(x), 0.3] for x in range(n)]
+        atoms = Atoms(f"Si{n + 2}", positions=[[0, 0, 0], [0, 0, 2.95], *crowd])
+        expected, found = evaluate(atoms, numba_model), evaluate(atoms, model, backend=backend)
+        assert found.energy == pytest.approx(expected.energy, rel=1e-12)
+        np.testing.assert_allclose(found.forces, expected.forces, rtol=1e-11, atol=1e-11)
+
+
+def test_a_crowd_that_comes_in_one_step_is_not_cut_short(backend):
+    """The host has not seen it when the forces are computed: they are refused."""
+    atoms = Atoms("Si14", positions=np.arange(14)[:, None] * [4.0, 0, 0])
+    model, state = on_torch(load_model("sw", (14,))), state_of(atoms)
+    state.move_to(backend.device)
+    domain = Domain(Comm(), model.cutoff, 120.0, backend=backend)
+    with Scope(model, domain, len(atoms)) as scope:
+        for squeeze in (1.0, 0.6):  # no neighbours, then two
+            state.positions.copy_(torch.from_numpy(atoms.positions * squeeze))
+            domain.follow(state)
+            assert scope(domain, totals=True).forces.isfinite().all()
+        state.positions.copy_(torch.from_numpy(atoms.positions * 0.2))
+        domain.follow(state)
+        assert domain.counts.rebuilds == 1
+        with pytest.raises(SimulationError, match=r"not finite.*crowd around another: lower --timestep"):
+            scope(domain, totals=True)
+
+
+@pytest.mark.parametrize("spec", ["emt", "sw", "tersoff"])
+def test_many_bodies_in_one_place_stop_the_run(spec, backend):
+    atoms = Atoms("Cu3" if spec == "emt" else "Si3", positions=[[0, 0, 0], [0, 0, 0], [0, 0, 2.4]])
+    with pytest.raises(SimulationError, match="not finite"):
+        evaluate(atoms, on_torch(load_model(spec, species_of(atoms))), backend=backend)
+
+
+def test_a_model_without_a_torch_path_is_refused_by_name():
+    class Springs:
+        name, cutoff = "springs", 5.0
+
+        def __call__(self, domain: Domain, totals: bool) -> Forces:
+            raise NotImplementedError
+
+    with pytest.raises(NoTorchPath, match="springs has no torch path; run it with --backend numba"):
+        on_torch(Springs())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mixture", "charges", "copper and nickel", "three_species, tersoff",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("argon bulk", "every species, EMT", "three_species, sw")),
+    ],
+)  # fmt: skip
 def test_compiled_kernels_agree(name, backend):
     if (trouble := why_eager(backend.device.type)) is not None:
         pytest.skip(trouble)

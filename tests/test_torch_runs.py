@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ase.io
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
 
 from mdrun import units
 from mdrun.backends.on_torch import TorchBackend
 from mdrun.comm import Comm
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.neighbors.torch_list import TorchNeighborList
+from mdrun.potentials.base import ForceModel
 from mdrun.potentials.torch_models import NoTorchPath, on_torch
 from mdrun.run.devices import with_devices
 from mdrun.run.settings import Settings
@@ -23,10 +25,10 @@ from mdrun.run.setup import where_the_model_runs
 from tests.cli.launcher import call
 from tests.ranks.builders import warmed
 from tests.ranks.cases import argon
+from tests.ranks.jobs.torch_backend import STILL, run_one
 from tests.ranks.jobs.torch_backend import SYSTEMS as MOVING
-from tests.ranks.jobs.torch_backend import run_one
 from tests.ranks.launcher import launch
-from tests.systems import pfcc, simulate
+from tests.systems import evaluate, pfcc, simulate
 from tests.test_torch_backend import CPU, DEVICES, SYSTEMS
 
 
@@ -51,8 +53,18 @@ def crystal(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", ["liquid", "small triclinic cell", "cluster in the open"])
 @pytest.mark.parametrize("ensemble", ["nve", "langevin"])
 def test_a_hundred_steps_agree(name, ensemble, backend):
-    atoms, runs = warmed(SYSTEMS[name](), 40.0), []
-    for model, where in ((argon(atoms), CPU), (on_torch(argon(atoms)), backend)):
+    follow_each_other(warmed(SYSTEMS[name](), 40.0), argon, ensemble, backend)
+
+
+@pytest.mark.parametrize("name", ["gold with copper", "silicon carbide", "silicon"])
+def test_a_hundred_steps_of_many_bodies_agree(name, backend):
+    make_atoms, make_model = MOVING[name]
+    follow_each_other(make_atoms(), make_model, "nve", backend)
+
+
+def follow_each_other(atoms: Atoms, make_model: Callable, ensemble: str, backend: TorchBackend) -> None:
+    runs = []
+    for model, where in ((make_model(atoms), CPU), (on_torch(make_model(atoms)), backend)):
         integrator = VelocityVerlet(2 * units.FS) if ensemble == "nve" else Langevin(2 * units.FS, 40.0, 0.05, seed=3)
         runs.append(simulate(atoms, model, integrator, 100, watch=50, skin=0.3, backend=where))
     theirs, ours = runs
@@ -77,6 +89,14 @@ def test_two_ranks_by_torch_follow_one_by_numba():
         expected = run_one(name, Comm(), CPU, by_torch=False)
         np.testing.assert_allclose(found[f"torch/{name}/positions"], expected.positions, rtol=0, atol=1e-8)
         assert found[f"torch/{name}/migrations"] > 0
+    for name, (make_atoms, make_model) in STILL.items():
+        atoms = make_atoms()
+        expected = evaluate(atoms, make_model(atoms))
+        scale = np.abs(expected.forces).max()
+        for precision, off, atol in (("double", 1e-13, 1e-11), ("mixed", 1e-5, 1e-5 * scale)):
+            energy, forces = (found[f"torch/{name}/{precision}/{what}"] for what in ("energy", "forces"))
+            assert abs(energy - expected.energy) < off * len(atoms)
+            np.testing.assert_allclose(forces, expected.forces, rtol=0, atol=atol)
 
 
 def test_a_steady_run_keeps_its_room(backend):
@@ -124,6 +144,10 @@ def test_numba_on_a_gpu_is_refused(crystal, tmp_path):
 
 
 def test_a_model_without_a_torch_path_stays_on_the_cpu_where_nothing_was_asked_for(monkeypatch):
+    def refuse(model: ForceModel) -> ForceModel:
+        raise NoTorchPath(f"{model.name} has no torch path; run it with --backend numba.")
+
+    monkeypatch.setattr("mdrun.potentials.torch_models.on_torch", refuse)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     settings, model, notes = where_the_model_runs(Settings("copper.xyz", model="emt"), (29,))
     assert (settings.device, settings.backend, settings.precision) == ("cpu", "numba", "double")

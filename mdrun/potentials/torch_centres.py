@@ -63,30 +63,30 @@ class TorchCentres:
         rows_are_known = self._plan is domain.plan
         if rows_are_known:
             self._make_room(int(self._longest.read()))
-        forces, sums, longest = self._push_all(domain, packed, totals)
+        forces, sums, longest = self._push_all(domain, packed)
         if rows_are_known:  # the device is not waited for: what ran over all the same ends the run
             forces.masked_fill_(longest > self._width, torch.nan)
         elif (most := int(longest)) > self._width:
             self._make_room(most)
-            forces, sums, longest = self._push_all(domain, packed, totals)
+            forces, sums, longest = self._push_all(domain, packed)
         self._longest.send(longest)
         self._plan = domain.plan
         owned = sum_into_owners(forces[:-1])[: domain.n_owned].double()
-        return as_forces(owned, sums)
+        return as_forces(owned, sums if totals else None)
 
     def _make_room(self, longest: int) -> None:
         """So that the next step's rows find place."""
         if longest + SPARE > self._width:
             self._width = -(-(longest + SPARE) // STRIDE) * STRIDE
 
-    def _push_all(self, domain: Domain, packed: Tensor, totals: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    def _push_all(self, domain: Domain, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(n_padded + 1, 3) what this rank's centres do to every row, their sums, the longest row."""
         n, terms = domain.n_owned, DTYPES[self.precision.sums]
         forces = torch.zeros((len(packed), 3), dtype=terms, device=packed.device)
-        sums = torch.zeros(7, dtype=torch.float64, device=packed.device) if totals else None
+        sums = torch.zeros(7, dtype=torch.float64, device=packed.device)
         longest = torch.zeros((), dtype=torch.int64, device=packed.device)
         n_rows = max(BLOCK[packed.device.type] // max(self._width**2, domain.neighbors.shape[1]), 1)
-        kernel = _kernel(self._energy, terms, totals, packed.device)
+        kernel = _kernel(self._energy, terms, packed.device)
         for start in range(0, n, n_rows):
             own = slice(start, min(start + n_rows, n))
             near, pushes, chunk_sums, most = kernel(
@@ -95,8 +95,7 @@ class TorchCentres:
             forces.index_add_(0, near.view(-1), pushes.view(-1, 3))
             forces[own] -= pushes.sum(dim=1)
             longest = torch.maximum(longest, most)
-            if sums is not None:
-                sums += chunk_sums
+            sums += chunk_sums
         return forces, sums, longest
 
 
@@ -118,11 +117,14 @@ def _cut(packed: Tensor, own: Tensor, neighbors: Tensor, width: int, reach2: Ten
 
 
 @cache
-def _kernel(energy: Energy, sums: torch.dtype, totals: bool, device: torch.device) -> Callable:
+def _kernel(energy: Energy, sums: torch.dtype, device: torch.device) -> Callable:
     def kernel(
         packed: Tensor, own: Tensor, neighbors: Tensor, width: int, reach2: Tensor, *tables: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """Of the centres ``own``: rows near them, the force on each (n, width, 3), sums, and how long rows would be."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of the centres ``own``: rows near them, the force on each (n, width, 3), their sums, the longest row.
+
+        The sums always: they cost little, and a second kernel without them a minute to compile.
+        """
         near, longest = _cut(packed, own, neighbors, width, reach2)
         is_near = near < len(packed) - 1
         offsets = torch.where(is_near[:, :, None], packed[near, :3] - own[:, None, :3], 0.0)
@@ -135,8 +137,6 @@ def _kernel(energy: Energy, sums: torch.dtype, totals: bool, device: torch.devic
 
         gradient, energies = torch.func.grad(total, has_aux=True)(offsets)
         pushes = -gradient.to(sums)
-        if not totals:
-            return near, pushes, None, longest
         (dx, dy, dz), (fx, fy, fz) = offsets.unbind(dim=2), pushes.unbind(dim=2)
         terms = (energies, dx * fx, dy * fy, dz * fz, dy * fz, dx * fz, dx * fy)
         return near, pushes, torch.stack([term.sum(dtype=torch.float64) for term in terms]), longest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,9 @@ from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.torch_pairs import DTYPES, as_forces, forces_and_sums, no_forces, offsets
 from mdrun.verbs import refresh_neighbors
 
+# Å: exponents are small there, and rounding in single precision with them. Tables hold g and h at this distance.
+REFERENCE = 3.0
+
 
 class TorchEMT:
     """See ``mdrun.potentials.emt``; the embedding energy is in float64 always."""
@@ -48,7 +52,10 @@ class TorchEMT:
         emt, device, sums = self._emt, domain.backend.device, DTYPES[self.precision.sums]
         packed = domain.packed_in(self.precision.terms)
         if not self._tables:
-            by_distance = (torch.from_numpy(t).to(packed) for t in (emt.logistic, emt.pairs))
+            at_reference = emt.pairs.copy()
+            for start, decay in ((G_START, G_DECAY), (H_START, H_DECAY)):
+                at_reference[:, start] = np.exp2(at_reference[:, start] - REFERENCE * at_reference[:, decay])
+            by_distance = (torch.from_numpy(t).to(packed) for t in (emt.logistic, at_reference))
             self._tables = (*by_distance, torch.from_numpy(emt.atoms).to(device))
         logistic, pairs, atoms = self._tables
         slope, embedded = packed.new_empty(0, dtype=torch.float64), None
@@ -85,7 +92,7 @@ def _embed(sums: torch.dtype, device: torch.device) -> Callable:
         near = neighbors.long()
         a, b = _types(packed, near, len(pairs))
         _, is_far, r, inverse_w = _within(packed, near, logistic)
-        g = torch.exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r) / inverse_w
+        g = pairs[b, G_START] * torch.exp2(pairs[b, G_DECAY] * (REFERENCE - r)) / inverse_w
         density = torch.where(is_far, 0.0, g).sum(dim=1, dtype=sums).double()
         p = atoms[a if isinstance(a, int) else a[:, 0]].movedim(-1, 0)
         s = -torch.log(density / p[N0] * p[INVERSE_12_GAMMA1]) / p[BETA_ETA2]
@@ -110,10 +117,11 @@ def _push(sums: torch.dtype, totals: bool, device: torch.device) -> Callable:
         w = 1.0 / inverse_w
         w_decay = logistic[SLOPE] * (1.0 - w)
         theirs = slopes[near.clamp(max=len(slopes) - 1)]
-        here = slopes[: len(near), None] * torch.exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
-        there = theirs * torch.exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
-        own = pairs[a, Q] * torch.exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
-        other = pairs[b, Q] * torch.exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
+        x = REFERENCE - r
+        here = slopes[: len(near), None] * pairs[b, G_START] * torch.exp2(pairs[b, G_DECAY] * x)
+        there = theirs * pairs[a, G_START] * torch.exp2(pairs[a, G_DECAY] * x)
+        own = pairs[a, Q] * pairs[b, H_START] * torch.exp2(pairs[b, H_DECAY] * x)
+        other = pairs[b, Q] * pairs[a, H_START] * torch.exp2(pairs[a, H_DECAY] * x)
         f = here * (w_decay + pairs[b, G_DECAY]) + there * (w_decay + pairs[a, G_DECAY])
         f = f - own * (w_decay + pairs[b, H_DECAY]) - other * (w_decay + pairs[a, H_DECAY])
         f = LN2 * w / r * f  # -dE/dr / r of both atoms' energies
