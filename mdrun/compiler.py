@@ -7,6 +7,7 @@ from functools import cache
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 F = TypeVar("F", bound=Callable)
 
@@ -29,3 +30,9 @@ def compiled(function: F, device: torch.device) -> F:
         return function
     torch._dynamo.config.recompile_limit = MOST_VARIANTS
     return torch.compile(function, dynamic=True, fullgraph=True)  # type: ignore[return-value]
+
+
+def of_fixed_shape(tensor: Tensor) -> Tensor:
+    """The tensor itself; a kernel is compiled for its shape, and takes it for no other's that happens to be alike."""
+    torch._dynamo.mark_static(tensor)
+    return tensor

@@ -335,3 +335,21 @@ def test_compiled_kernels_agree(name, backend):
     if (trouble := why_eager(backend.device.type)) is not None:
         pytest.skip(trouble)
     test_forces_energy_and_stress_are_those_of_numba(name, backend)
+
+
+def test_compiled_kernels_serve_rows_of_any_number_and_width(backend, monkeypatch):
+    if (trouble := why_eager(backend.device.type)) is not None:
+        pytest.skip(trouble)
+    make_atoms, make_model = FORCES["three_species, tersoff"]
+    atoms = make_atoms()
+    model, numba_model = on_torch(make_model(atoms)), make_model(atoms)
+    evaluate(atoms, model, backend=backend)
+    dense = atoms * (2, 2, 2)
+    dense.set_cell(dense.cell * 0.85, scale_atoms=True)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for other in (atoms * (2, 1, 3), dense):  # of more atoms, of longer rows
+            expected, found = evaluate(other, numba_model), evaluate(other, model, backend=backend)
+            np.testing.assert_allclose(found.forces, expected.forces, rtol=0, atol=1e-11)
+        monkeypatch.setattr("mdrun.potentials.torch_centres.BLOCK", {"cpu": 5000, "cuda": 5000})
+        found = evaluate(dense, model, backend=backend)
+        np.testing.assert_allclose(found.forces, expected.forces, rtol=0, atol=1e-11)

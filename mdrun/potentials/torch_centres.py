@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mdrun.compiler import compiled
+from mdrun.compiler import compiled, of_fixed_shape
 from mdrun.decompose.halo import HaloPlan
 from mdrun.domain import Domain
 from mdrun.late import Late
@@ -58,7 +58,7 @@ class TorchCentres:
     def __call__(self, domain: Domain, totals: bool) -> Forces:
         packed = domain.packed_in(self.precision.terms)
         if self._longest is None:
-            self._tables = tuple(torch.from_numpy(table).to(packed) for table in self._host_tables)
+            self._tables = tuple(of_fixed_shape(torch.from_numpy(table).to(packed)) for table in self._host_tables)
             self._longest = Late(domain.backend.device)
         rows_are_known = self._plan is domain.plan
         if rows_are_known:
@@ -85,10 +85,10 @@ class TorchCentres:
         forces = torch.zeros((len(packed), 3), dtype=terms, device=packed.device)
         sums = torch.zeros(7, dtype=torch.float64, device=packed.device)
         longest = torch.zeros((), dtype=torch.int64, device=packed.device)
-        n_rows = max(BLOCK[packed.device.type] // max(self._width**2, domain.neighbors.shape[1]), 1)
+        n_chunks = min(-(-n * max(self._width**2, domain.neighbors.shape[1]) // BLOCK[packed.device.type]), n)
         kernel = _kernel(self._energy, terms, packed.device)
-        for start in range(0, n, n_rows):
-            own = slice(start, min(start + n_rows, n))
+        for chunk in range(n_chunks):
+            own = slice(chunk * n // n_chunks, (chunk + 1) * n // n_chunks)
             near, pushes, chunk_sums, most = kernel(
                 packed, packed[own], domain.neighbors[own], self._width, *self._tables
             )
