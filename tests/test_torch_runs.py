@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from torch.profiler import ProfilerActivity, profile
 
 from mdrun import units
 from mdrun.backends.on_torch import TorchBackend
 from mdrun.comm import Comm
+from mdrun.domain import Domain
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.neighbors.torch_list import TorchNeighborList
 from mdrun.potentials.base import ForceModel
@@ -28,7 +30,7 @@ from tests.ranks.cases import argon
 from tests.ranks.jobs.torch_backend import STILL, run_one
 from tests.ranks.jobs.torch_backend import SYSTEMS as MOVING
 from tests.ranks.launcher import launch
-from tests.systems import evaluate, pfcc, simulate
+from tests.systems import evaluate, pfcc, simulate, state_of
 from tests.test_torch_backend import CPU, DEVICES, SYSTEMS
 
 
@@ -105,13 +107,23 @@ def test_a_steady_run_keeps_its_room(backend):
     class Watched(TorchNeighborList):
         def build(self, *arguments) -> None:
             super().build(*arguments)
-            kept.append((self.n_growths, self.matrix.data_ptr(), self._block._places.data_ptr()))
+            kept.append((self.n_growths, *(room.data_ptr() for room in self._rooms._rooms.values())))
 
     backend.neighbor_list = lambda: Watched(backend.device)
     model = on_torch(argon(atoms))
     simulate(atoms, model, VelocityVerlet(4 * units.FS), 200, skin=0.3, backend=backend)
     assert len(kept) > 10
     assert len(set(kept[5:])) == 1
+
+
+def test_a_list_is_made_in_the_room_of_the_last_one():
+    domain, state = Domain(Comm(), 8.5, 1.0, backend=TorchBackend("cpu")), state_of(pfcc(5, 5, 5))
+    domain.follow(state)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        domain._list.build(domain.positions, domain.n_owned, domain.ghost_width)
+    taken = [event.self_cpu_memory_usage for event in seen.events() if event.self_cpu_memory_usage > 0]
+    taken.remove(8 * domain.n_padded)  # by torch's sorting, for itself
+    assert sum(taken) < 4096
 
 
 # The program

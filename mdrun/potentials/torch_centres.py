@@ -43,6 +43,7 @@ class TorchCentres:
         tables: of float64, what ``energy`` reads.
     """
 
+    is_compiled = True
     non_finite_means = "Atoms lie in one place, or crowd around another: lower --timestep or relax the structure first."
 
     def __init__(self, name: str, reach2: np.ndarray, energy: Energy, tables: tuple[np.ndarray, ...]) -> None:

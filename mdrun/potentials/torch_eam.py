@@ -20,6 +20,8 @@ from mdrun.verbs import refresh_neighbors
 class TorchEAM:
     """See ``mdrun.potentials.eam``; the embedding's tables are in float64 always."""
 
+    is_compiled = True
+
     def __init__(self, eam: EAM) -> None:
         self.name, self.cutoff = eam.name, eam.cutoff
         self.precision = eam.precision

@@ -42,6 +42,8 @@ REFERENCE = 3.0
 class TorchEMT:
     """See ``mdrun.potentials.emt``; the embedding energy is in float64 always."""
 
+    is_compiled = True
+
     def __init__(self, emt: EMT) -> None:
         self.name, self.cutoff = emt.name, emt.cutoff
         self.precision = DOUBLE
