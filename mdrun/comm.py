@@ -62,9 +62,12 @@ class Comm:
         return rows
 
     def exchange_and_agree(
-        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool
-    ) -> tuple[Tensor, bool]:
-        """``exchange``, and whether any rank had the wish: the answer rides on the rows, for no collective more."""
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool | Tensor
+    ) -> tuple[Tensor, bool | Tensor]:
+        """``exchange``, and whether any rank had the wish: the answer rides on the rows, for no collective more.
+
+        Where the wish is a tensor, so is the answer: no device is waited for.
+        """
         return rows, wish
 
     def gather(self, rows: Tensor) -> Tensor | None:
@@ -154,15 +157,16 @@ class ProcessComm(Comm):
 
     @timed("communication")
     def exchange_and_agree(
-        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool
-    ) -> tuple[Tensor, bool]:
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool | Tensor
+    ) -> tuple[Tensor, bool | Tensor]:
         send_body, send_head = _letter_layout(tuple(send_sizes), rows.device)
         recv_body, recv_head = _letter_layout(tuple(recv_sizes), rows.device)
         letters = rows.new_empty((len(rows) + self.size, *rows.shape[1:]))
         letters[send_body] = rows
-        letters[send_head] = float(wish)
+        letters[send_head] = wish.to(letters.dtype) if isinstance(wish, Tensor) else float(wish)
         arrived = self.exchange(letters, [n + 1 for n in send_sizes], [n + 1 for n in recv_sizes])
-        return arrived[recv_body], bool(arrived[recv_head].any())
+        answer = arrived[recv_head].any()
+        return arrived[recv_body], answer if isinstance(wish, Tensor) else bool(answer)
 
     @timed("communication")
     def gather(self, rows: Tensor) -> Tensor | None:

@@ -20,11 +20,13 @@ from mdrun.decompose.halo import HaloPlan, plan_halo
 from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
+from mdrun.late import Late
 from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
 NOWHERE = 1e15  # Å; its square is finite in single precision too
+FAST = 4  # steps from one rebuild to the next, after which displacements are read at once
 REPARTITION_AT = 1.1  # cut space anew once the imbalance has grown by a tenth
 
 
@@ -95,6 +97,10 @@ class Domain:
         self._was_outrun: bool | Tensor = (
             False  # forces were computed while an atom here was beyond the list's safe reach
         )
+        self._found = Late(self.backend.device)  # largest squared displacement here; whether any rank wants to rebuild
+        self._looks_late = self._is_unseen = self._is_due = False
+        self._steps_since_build = 0
+        self._moved: float | Tensor = 0.0
         self.plan: HaloPlan | None = None
 
     @property
@@ -145,7 +151,7 @@ class Domain:
         Raises:
             SimulationError: an atom leapt farther than the list reaches, or than the cell is thick.
         """
-        if self.plan is None:
+        if self.plan is None or self._is_due:
             self.rebuild(state)
             return
         if not torch.equal(state.cell, self._cell_now):
@@ -153,16 +159,49 @@ class Domain:
         moved2 = self.backend.move_owned(
             state.positions, self._shifts, self._then, state.cell, self._strain, self.packed
         )
-        is_beyond = moved2**0.5 > self._safe_displacement
+        self._steps_since_build += 1
         self._steps_since_check += 1
         looks = self._steps_since_check >= self.check_every
-        if looks:  # the one place where the loop waits for a device, to read a number
+        if looks:
             self._steps_since_check = 0
+        if self._looks_late:
+            self._follow_unread(state.cell, torch.as_tensor(moved2), looks)
+            return
+        is_beyond = moved2**0.5 > self._safe_displacement
+        if looks:
             self._refuse_leaps(state, float(moved2))
         else:
             self._was_outrun = self._was_outrun | is_beyond
         if self._refresh_ghosts(state.cell, wants_rebuild=looks and bool(is_beyond)):
             self.rebuild(state)
+
+    def _follow_unread(self, cell: Tensor, moved2: Tensor, looks: bool) -> None:
+        """Bring ghosts to where their owners are, and leave the displacement for ``look_back``.
+
+        A rebuild comes a step late. It is wanted where an atom may by then be beyond the safe displacement, at twice
+        the pace of the last step; one that is there sooner is counted.
+        """
+        moved = moved2.sqrt()
+        pace, self._moved = moved - self._moved, moved
+        will_be_beyond = moved + 2 * pace.clamp(min=0) > self._safe_displacement
+        self._was_outrun = self._was_outrun | (moved > self._safe_displacement)
+        is_wanted = torch.as_tensor(self._refresh_ghosts(cell, will_be_beyond))
+        if looks:
+            self._found.send(torch.stack([moved2, is_wanted.to(moved2)]))
+            self._is_unseen = True
+
+    @timed("neighbor")
+    def look_back(self, state: State) -> None:
+        """Where displacements are looked at late: read what ``follow`` found, once the device has work again.
+
+        Raises:
+            SimulationError: as ``follow`` does.
+        """
+        if self._is_unseen:
+            self._is_unseen = False
+            moved2, is_wanted = self._found.read()
+            self._refuse_leaps(state, float(moved2))
+            self._is_due = bool(is_wanted)
 
     def _learn_strain(self, state: State) -> None:
         """The cell's strain since the rebuild, and how far atoms may move beside it before a pair comes near unlisted.
@@ -180,12 +219,14 @@ class Domain:
         self._safe_displacement = (stretch * self.ghost_width - self.cutoff) / 2
 
     def _refuse_leaps(self, state: State, moved2: float) -> None:
-        box = min([self.ghost_width, *(float(h) for h, p in zip(self._heights, state.pbc, strict=True) if p)])
+        box = min([self.ghost_width, *(h for h, p in zip(self._heights.tolist(), state.pbc, strict=True) if p)])
         limit = max(self._safe_displacement, 0) + box  # as far as it may have crept since the rebuild, and a leap
         if moved2 <= limit * limit:  # false for NaN too
             return
         moved = (state.positions - self._then @ self._strain.to(self._then)).norm(dim=1)
         far = torch.nonzero(~(moved <= limit)).flatten()
+        if not len(far):  # it has come back in the step that went on meanwhile
+            far = moved.argmax()[None]
         ids = ", ".join(str(int(i)) for i in state.ids[far][:8].sort().values)
         raise SimulationError(
             f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
@@ -223,8 +264,10 @@ class Domain:
         self._middle, self._half_extent = (low + high) / 2, float((high - low).max(initial=0.0)) / 2
         self._list.build(self.positions, self.n_owned, self.ghost_width)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
-        self._was_outrun = False
-        self._steps_since_check = 0
+        # what every rank knows: that atoms are slow enough for a late look
+        self._looks_late = self.backend.looks_late and self._steps_since_build > FAST
+        self._was_outrun = self._is_unseen = self._is_due = False
+        self._steps_since_check, self._steps_since_build, self._moved = 0, 0, 0.0
 
     def _is_uneven(self) -> bool:
         p = self.partitioner
@@ -268,7 +311,7 @@ class Domain:
         self.packed[-1, 3] = 0
         self._then = state.positions.clone()
 
-    def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool = False) -> bool:
+    def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool | Tensor = False) -> bool | Tensor:
         """Send images to where they are mirrored; whether any rank wants to rebuild."""
         plan = self.plan
         assert plan is not None

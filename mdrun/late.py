@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,9 +25,9 @@ class Late:
         if self._there is not None:
             self._there.record()
 
-    def read(self) -> Tensor:
-        """What was sent last, on the host. Waits for what the device had to do before, and for nothing after that."""
+    def read(self) -> np.ndarray:
+        """What was sent last. Waits for what the device had to do before that, and for nothing that came after."""
         assert self._host is not None
         if self._there is not None:
             self._there.synchronize()
-        return self._host
+        return self._host.numpy()

@@ -10,6 +10,7 @@ from mdrun.clock import timed
 from mdrun.context import DistributedContext, activate_dd_context
 from mdrun.domain import Domain
 from mdrun.errors import SimulationError
+from mdrun.late import Late
 from mdrun.potentials.base import ForceModel, Forces, setup, teardown
 from mdrun.strategies.halo import HaloStrategy
 
@@ -21,6 +22,8 @@ class Scope:
         self.model = model
         self.strategy = strategy or HaloStrategy()
         self.context: DistributedContext = self.strategy.open(domain, n_atoms)
+        self._sum = Late(domain.backend.device)  # of all forces, which is not finite where one is not
+        self._unseen: tuple[Forces, Domain] | None = None
 
     def __enter__(self) -> Scope:
         setup(self.model, self.context)
@@ -44,6 +47,7 @@ class Scope:
 
         Raises:
             SimulationError: a force or the energy is not finite. A bad virial stops nothing where it is only logged.
+                Where the backend looks late, ``look_back`` raises it for an evaluation without totals.
         """
         self.strategy.publish(self.context, domain)
         with activate_dd_context(self.context):
@@ -53,12 +57,23 @@ class Scope:
                 f"model {self.model.name} returned forces of shape {tuple(result.forces.shape)}; "
                 f"({domain.n_owned}, 3) was expected: one row for each owned atom"
             )
-        self._refuse_non_finite(result, domain)
+        self._sum.send(result.forces.sum())
+        self._unseen = result, domain
+        if totals or not domain.backend.looks_late:
+            self.look_back()
         return result
 
-    def _refuse_non_finite(self, result: Forces, domain: Domain) -> None:
-        # One sum over everything is as good as a look at each number, and cheaper.
-        if not math.isfinite(float(result.forces.sum())):
+    @timed("force")
+    def look_back(self) -> None:
+        """Look at the last evaluation, unless that was done; before the domain moves on.
+
+        Raises:
+            SimulationError: as above.
+        """
+        if self._unseen is None:
+            return
+        (result, domain), self._unseen = self._unseen, None
+        if not math.isfinite(self._sum.read()):
             bad = torch.nonzero(~torch.isfinite(result.forces).all(dim=1)).flatten()
             ids = ", ".join(str(int(i)) for i in domain.ids[bad[:8]])
             advice = getattr(self.model, "non_finite_means", "")

@@ -32,10 +32,16 @@ class RowList(Protocol):
 
 
 class Backend(Protocol):
-    """Per-row arrays are tensors on ``device``; cells (3, 3), widths and boxes stay on the host."""
+    """Per-row arrays are tensors on ``device``; cells (3, 3), widths and boxes stay on the host.
+
+    Attributes:
+        looks_late: what a step found (atoms that moved far, forces that are not finite) is read when the next step has
+            begun: the device then has work, and is not waited for.
+    """
 
     name: str
     device: torch.device
+    looks_late: bool
 
     def neighbor_list(self) -> RowList:
         """An empty one."""

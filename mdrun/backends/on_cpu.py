@@ -21,6 +21,7 @@ class NumbaBackend:
 
     name = "numba"
     device = torch.device("cpu")
+    looks_late = False
 
     def neighbor_list(self) -> NeighborList:
         return NeighborList()

@@ -18,8 +18,10 @@ class TorchBackend:
 
     name = "torch"
 
-    def __init__(self, device: torch.device | str) -> None:
+    def __init__(self, device: torch.device | str, looks_late: bool | None = None) -> None:
+        """``looks_late`` by default where the device is no CPU."""
         self.device = torch.device(device)
+        self.looks_late = self.device.type != "cpu" if looks_late is None else looks_late
         self._held: dict[str, tuple[Tensor, Tensor]] = {}
 
     def neighbor_list(self) -> TorchNeighborList:
@@ -80,9 +82,9 @@ class TorchBackend:
 
     def move_owned(
         self, positions: Tensor, shifts: Tensor, then: Tensor, cell: Tensor, strain: Tensor, packed: Tensor
-    ) -> float | Tensor:
+    ) -> Tensor:
         if not len(positions):
-            return 0.0
+            return positions.new_zeros(())
         packed[: len(positions), :3] = positions + shifts @ self._here("cell", cell)
         return (positions - then @ self._here("strain", strain)).square().sum(dim=1).amax()
 

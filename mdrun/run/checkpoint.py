@@ -11,7 +11,7 @@ import numpy as np
 
 from mdrun.comm import Comm
 from mdrun.run.settings import Settings
-from mdrun.run.simulation import Simulation
+from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
 from mdrun.state import FIELDS
 
@@ -36,6 +36,7 @@ class CheckpointFile:
         if sim.step == 0 or sim.step == self._written_at:  # the input itself, or twice the same
             return
         self._written_at = sim.step
+        look_back(sim)  # nothing is kept that may turn out bad
         atoms = gather_by_id(sim.state.fields(), FIELDS, self._comm)
         if atoms is None or self._path is None:
             return

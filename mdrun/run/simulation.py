@@ -75,11 +75,19 @@ def run(sim: Simulation, n_steps: int) -> None:
     with naming_the_step(sim):
         for _ in range(n_steps):
             sim.integrator.before_forces(sim.state, sim.forces.forces, sim.step)  # half kick, drift
+            look_back(sim)
             sim.step += 1
             sim.domain.follow(sim.state)  # refresh the halo, or rebuild where atoms have moved too far
             sim.forces = sim.model(sim.domain, totals=is_watched(sim))  # inside the activated context
             sim.integrator.after_forces(sim.state, sim.forces.forces)  # half kick
             observe(sim)
+        look_back(sim)
+
+
+def look_back(sim: Simulation) -> None:
+    """What a device found in the step that ends, read now that it has work again; nothing where it was read at once."""
+    sim.model.look_back()
+    sim.domain.look_back(sim.state)
 
 
 def is_watched(sim: Simulation) -> bool:
@@ -89,6 +97,8 @@ def is_watched(sim: Simulation) -> bool:
 
 @timed("output")
 def observe(sim: Simulation) -> None:
+    if is_watched(sim):
+        look_back(sim)
     for observer in sim.observers:
         if observer.is_due(sim.step):
             observer.look(sim)
