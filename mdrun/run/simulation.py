@@ -86,8 +86,9 @@ def run(sim: Simulation, n_steps: int) -> None:
 
 def look_back(sim: Simulation) -> None:
     """What a device found in the step that ends, read now that it has work again; nothing where it was read at once."""
-    sim.model.look_back()
-    sim.domain.look_back(sim.state)
+    if sim.domain.backend.looks_late:
+        sim.model.look_back()
+        sim.domain.look_back(sim.state)
 
 
 def is_watched(sim: Simulation) -> bool:
