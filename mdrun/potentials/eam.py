@@ -25,6 +25,7 @@ from mdrun.potentials.arithmetic import floor_to_index
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.eam_files import EamTables, read_eam
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
+from mdrun.potentials.pair_sums import settle, with_pair
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
 from mdrun.verbs import refresh_neighbors
@@ -203,7 +204,7 @@ def _push(packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, n
     number = packed.dtype.type
     lanes = 64 // packed.itemsize
     n = len(forces)
-    energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
+    sums = np.zeros((n_chunks, 7))
     for chunk in prange(n_chunks):
         room = short.shape[1]
         x, p, slope = np.empty((4, room), number), np.empty(room, number), np.empty(room, number)
@@ -231,7 +232,7 @@ def _push(packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, n
                 _gather(density, at, k, here)
                 if n_types is not None:
                     _gather(density, back, k, there)
-            fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zero
+            s = (zero, zero, zero, zero, zero, zero, zero, zero, zero, zero)
             for k in range(n_lanes):
                 dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
                 inverse = number(1) / math.sqrt(dx * dx + dy * dy + dz * dz)
@@ -241,23 +242,6 @@ def _push(packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, n
                 embedded = slopes[i] * d_here + slope[k] * d_there
                 # force over r on j: -dE/dr / r
                 f = (u * inverse - (embedded + _slope(phi, k, p[k]) * inverse) * per_r) * inverse
-                fx -= f * dx
-                fy -= f * dy
-                fz -= f * dz
-                if totals is not None:
-                    e += u
-                    vxx += f * dx * dx
-                    vyy += f * dy * dy
-                    vzz += f * dz * dz
-                    vyz += f * dy * dz
-                    vxz += f * dx * dz
-                    vxy += f * dx * dy
-            forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-            energy += e
-            wxx += vxx
-            wyy += vyy
-            wzz += vzz
-            wyz += vyz
-            wxz += vxz
-            wxy += vxy
-    return 0.5 * np.array([energy, wxx, wyy, wzz, wyz, wxz, wxy])
+                s = with_pair(s, f, u, dx, dy, dz, totals)
+            settle(s, forces[i], sums[chunk])
+    return 0.5 * sums.sum(axis=0)  # each pair is met from both of its ends

@@ -16,17 +16,22 @@ ASE.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numba
 import numpy as np
 import torch
 from numba import njit, prange
 from numba.extending import register_jitable
 
 from mdrun.domain import Domain
+from mdrun.lanes import gather_rows
 from mdrun.potentials.arithmetic import LN2, exp2
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
+from mdrun.potentials.pair_sums import settle, with_pair
+from mdrun.potentials.precision import DOUBLE, Precision
+from mdrun.potentials.short_list import ShortList
 from mdrun.verbs import refresh_neighbors
 
 TOY_SPECIES = ("H", "C", "N", "O")  # in ASE's table "just for fun", not for any serious use
@@ -37,11 +42,15 @@ G_START, G_DECAY, H_START, H_DECAY, Q = range(5)
 N0, E0, SIX_V0, LAMBDA, KAPPA, BETA_ETA2, INVERSE_12_GAMMA1 = range(7)
 # The logistic cutoff; its slope, too, counts powers of two.
 SLOPE, MIDPOINT, END = range(3)
+LEAST_POWER = -100.0  # of two, that the logistic distinguishes from none; exp2 in single precision ends at -125
 
 
 @dataclass
 class EMT:
-    """The force model.
+    """Two passes over the list, the slope of the embedding energy refreshed between them.
+
+    In mixed precision what a pair contributes is computed in float32; an atom's density, force, energy and virial are
+    summed, and the embedding is computed, in float64.
 
     Attributes:
         cutoff: Å, where pairs end; 0.5 Å beyond the middle of the logistic.
@@ -57,6 +66,10 @@ class EMT:
     logistic: np.ndarray
     pairs: np.ndarray
     atoms: np.ndarray
+    precision: Precision = field(default=DOUBLE, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.short_list = ShortList(np.full((len(self.pairs), len(self.pairs)), self.cutoff * self.cutoff))
 
     @classmethod
     def for_species(cls, numbers: tuple[int, ...]) -> EMT:
@@ -111,24 +124,23 @@ class EMT:
         )
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
-        x, neighbors, n_neighbors = (
-            domain.positions.numpy(),
-            domain.neighbors.numpy(),
-            domain.n_neighbors.numpy(),
-        )
+        number, zero, n_chunks = self.precision.terms, self.precision.sums(0), numba.get_num_threads()
+        short, n_short = self.short_list.pick(domain)
+        packed = domain.packed_in(number).numpy()
+        logistic: np.ndarray = self.logistic.astype(number, copy=False)
+        pairs: np.ndarray = self.pairs.astype(number, copy=False)
         # None compiles to a loop of constant parameters that shares its exponentials
-        types = None if len(self.pairs) == 1 else domain.types.numpy()
-        slopes = np.empty(domain.n_owned)
-        embedding = _embed(x, types, neighbors, n_neighbors, self.logistic, self.pairs, self.atoms, slopes)
-        padded_slopes = refresh_neighbors(torch.from_numpy(slopes)).numpy()
-
-        forces = np.empty((domain.n_owned, 3))
-        arguments = (x, types, neighbors, n_neighbors, self.logistic, self.pairs, padded_slopes, forces)
+        mixture = None if len(pairs) == 1 else True
+        slope, forces = np.empty(domain.n_owned), np.empty((domain.n_owned, 3))
+        embedded = _embed(packed, short, n_short, logistic, pairs, self.atoms, mixture, slope, zero, n_chunks)
+        padded = refresh_neighbors(torch.from_numpy(slope)).numpy()
+        slopes: np.ndarray = np.append(padded, 0.0).astype(number, copy=False)
+        sums = _push(
+            packed, short, n_short, logistic, pairs, mixture, slopes, forces, zero, True if totals else None, n_chunks
+        )
         if not totals:
-            _push(*arguments, None)
             return Forces(torch.from_numpy(forces))
-        sums = _push(*arguments, True)
-        return Forces(torch.from_numpy(forces), embedding + float(sums[0]), virial_tensor(sums[1:]))
+        return Forces(torch.from_numpy(forces), float(embedded + sums[0]), virial_tensor(sums[1:]))
 
 
 @register_jitable
@@ -144,79 +156,83 @@ def _embedding(density, p):
     return energy, -slope_in_s / (p[BETA_ETA2] * density)
 
 
+@register_jitable
+def _gather(packed, row, n, lanes, x):
+    """The first ``n`` of a row of the short list, x, y, z and type."""
+    for k in range(0, n, lanes):
+        gather_rows(packed, row, k, x[0], x[1], x[2], x[3])
+
+
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _embed(x, types, neighbors, n_neighbors, logistic, pairs, atoms, slopes):
-    """Embed each owned row: dE_c/dσ1 / n0 into ``slopes``, and the sum of E_c - E0, eV, as the result."""
+def _embed(packed, short, n_short, logistic, pairs, atoms, mixture, slope, zero, n_chunks):
+    """Embed each owned row: dE_c/dσ1 / n0 into ``slope``, and the sum of E_c - E0, eV, as the result."""
+    number = packed.dtype.type
+    lanes = 64 // packed.itemsize
+    n = len(slope)
     steepness, midpoint, end = logistic[SLOPE], logistic[MIDPOINT], logistic[END]
-    end2 = end * end
+    end2, one, least = end * end, number(1), number(LEAST_POWER)
     energy = 0.0
-    for i in prange(len(slopes)):
-        xi, yi, zi = x[0, i], x[1, i], x[2, i]
-        density = 0.0
-        for k in range(n_neighbors[i]):
-            j = neighbors[i, k]
-            b = 0 if types is None else types[j]
-            dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-            r2 = dx * dx + dy * dy + dz * dz
-            near = r2 < end2
-            r = math.sqrt(r2) if near else end  # keeps the exponents within range
-            g = exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
-            g /= 1.0 + exp2(steepness * (r - midpoint))
-            density += g if near else 0.0
-        e, slopes[i] = _embedding(density, atoms[0 if types is None else types[i]])
-        energy += e
+    for chunk in prange(n_chunks):
+        x = np.empty((4, short.shape[1]), number)
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
+            n_lanes = (n_short[i] + lanes - 1) & -lanes  # filled up with a row far away
+            _gather(packed, short[i], n_lanes, lanes, x)
+            density = zero
+            for k in range(n_lanes):
+                b = 0 if mixture is None else np.int32(x[3, k])
+                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+                r2 = dx * dx + dy * dy + dz * dz
+                is_far = r2 >= end2  # false for NaN, which must reach the forces
+                r = end if is_far else math.sqrt(r2)  # keeps the exponents within range
+                g = exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
+                g /= one + exp2(max(steepness * (r - midpoint), least))
+                density += number(0) if is_far else g
+            e, slope[i] = _embedding(density, atoms[0 if mixture is None else int(packed[i, 3])])
+            energy += e
     return energy
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _push(x, types, neighbors, n_neighbors, logistic, pairs, slopes, forces, totals):
-    """Forces; pair energy and the virial's xx, yy, zz, yz, xz, xy, unless ``totals`` is None."""
+def _push(packed, short, n_short, logistic, pairs, mixture, slopes, forces, zero, totals, n_chunks):
+    """Fill ``forces``; half sums of pair energy and virial unless ``totals`` is None."""
+    number = packed.dtype.type
+    lanes = 64 // packed.itemsize
+    n = len(forces)
     steepness, midpoint, end = logistic[SLOPE], logistic[MIDPOINT], logistic[END]
-    end2 = end * end
-    energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
-    for i in prange(len(forces)):
-        xi, yi, zi = x[0, i], x[1, i], x[2, i]
-        slope_i = slopes[i]
-        a = 0 if types is None else types[i]
-        fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = 0.0
-        for k in range(n_neighbors[i]):
-            j = neighbors[i, k]
-            b = 0 if types is None else types[j]
-            dx, dy, dz = x[0, j] - xi, x[1, j] - yi, x[2, j] - zi
-            r2 = dx * dx + dy * dy + dz * dz
-            near = r2 < end2
-            r = math.sqrt(r2) if near else end
-            inverse_w = 1.0 + exp2(steepness * (r - midpoint))
-            inverse = 1.0 / (r * inverse_w)  # one division for both w and 1/r
-            w = r * inverse
-            w_decay = steepness * (1.0 - w)
-            density = slope_i * exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
-            f = density * (w_decay + pairs[b, G_DECAY])
-            density = slopes[j] * exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
-            f += density * (w_decay + pairs[a, G_DECAY])
-            own = pairs[a, Q] * exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
-            other = pairs[b, Q] * exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
-            f -= own * (w_decay + pairs[b, H_DECAY]) + other * (w_decay + pairs[a, H_DECAY])
-            # -dE/dr / r of both atoms' energies: w / r is the inverse
-            f = LN2 * inverse * f if near else 0.0
-            fx -= f * dx
-            fy -= f * dy
-            fz -= f * dz
-            if totals is not None:
-                e -= w * (own + other) if near else 0.0
-                vxx += f * dx * dx
-                vyy += f * dy * dy
-                vzz += f * dz * dz
-                vyz += f * dy * dz
-                vxz += f * dx * dz
-                vxy += f * dx * dy
-        forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-        energy += e
-        wxx += vxx
-        wyy += vyy
-        wzz += vzz
-        wyz += vyz
-        wxz += vxz
-        wxy += vxy
-    # each pair is met from both of its ends
-    return 0.5 * np.array([energy, wxx, wyy, wzz, wyz, wxz, wxy])
+    end2, one, least, ln2 = end * end, number(1), number(LEAST_POWER), number(LN2)
+    sums = np.zeros((n_chunks, 7))
+    for chunk in prange(n_chunks):
+        room = short.shape[1]
+        x, slope = np.empty((4, room), number), np.empty(room, number)
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
+            a = 0 if mixture is None else int(packed[i, 3])
+            row, slope_i = short[i], slopes[i]
+            n_lanes = (n_short[i] + lanes - 1) & -lanes
+            _gather(packed, row, n_lanes, lanes, x)
+            for k in range(n_lanes):
+                slope[k] = slopes[row[k]]
+            s = (zero, zero, zero, zero, zero, zero, zero, zero, zero, zero)
+            for k in range(n_lanes):
+                b = 0 if mixture is None else np.int32(x[3, k])
+                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+                r2 = dx * dx + dy * dy + dz * dz
+                is_far = r2 >= end2
+                r = end if is_far else math.sqrt(r2)
+                inverse_w = one + exp2(max(steepness * (r - midpoint), least))
+                inverse = one / (r * inverse_w)  # one division for both w and 1/r
+                w = r * inverse
+                w_decay = steepness * (one - w)
+                density = slope_i * exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
+                f = density * (w_decay + pairs[b, G_DECAY])
+                density = slope[k] * exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
+                f += density * (w_decay + pairs[a, G_DECAY])
+                own = pairs[a, Q] * exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
+                other = pairs[b, Q] * exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
+                f -= own * (w_decay + pairs[b, H_DECAY]) + other * (w_decay + pairs[a, H_DECAY])
+                # -dE/dr / r of both atoms' energies: w / r is the inverse
+                f = number(0) if is_far else ln2 * inverse * f
+                s = with_pair(s, f, number(0) if is_far else -w * (own + other), dx, dy, dz, totals)
+            settle(s, forces[i], sums[chunk])
+    return 0.5 * sums.sum(axis=0)  # each pair is met from both of its ends

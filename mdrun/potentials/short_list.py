@@ -34,7 +34,7 @@ class ShortList:
         packed = domain.packed_in(np.float32).numpy()
         reach2 = (domain.reach_in_single(np.sqrt(self.reach2)) ** 2).astype(np.float32)
         neighbors, n_neighbors = domain.neighbors.numpy(), domain.n_neighbors.numpy()
-        mixture = None if len(reach2) == 1 else True
+        mixture = None if (reach2 == reach2[0, 0]).all() else True
         while True:
             short = self._rows(domain.n_owned)
             _pick(packed, neighbors, n_neighbors, reach2, mixture, short, n_short, numba.get_num_threads())
