@@ -6,6 +6,7 @@ There is no test of bounds, as nowhere in compiled loops.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -41,13 +42,18 @@ class _TableRowsModel(models.StructModel):
         super().__init__(manager, kind, list(zip(("data", "width", "row"), kind.members, strict=True)))
 
 
+def choice_among(n_rows: int) -> Any:
+    """What tells Numba by its type how to choose among the rows of a table: the last argument of ``table_rows``."""
+    return (True,) * n_rows if n_rows <= FEW else True
+
+
 @intrinsic
 def table_rows(typing_context, table, row, few):
     """The ``TableRows`` of a contiguous (n, whole quads) array.
 
     Args:
         row: a vector of row numbers, in the array's own type.
-        few: a tuple of n where n is at most ``FEW``, else anything.
+        few: see ``choice_among``.
     """
     result = TableRows(table.dtype, len(few) if isinstance(few, types.BaseTuple) else 0)
 

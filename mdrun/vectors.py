@@ -153,7 +153,9 @@ for _function in (operator.truediv, operator.itruediv):
     _operator(_function, lambda builder, vector, a, b: builder.fdiv(a, b))
 for _function in (operator.pow, operator.ipow):  # by the mathematical library, lane by lane: right, and slow
     _operator(_function, lambda builder, vector, a, b: _named_like(builder, "pow", vector, a, b))
-for _function, _word in ((operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">=")):
+for _function, _word in (
+    (operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">="), (operator.eq, "=="),
+):  # fmt: skip
     _operator(_function, _comparison(_word), lambda vector: Vector(types.boolean, vector.count))
 for _extremum, _word in ((min, "<"), (max, ">")):
     _operator(_extremum, _extreme(_word))

@@ -7,24 +7,12 @@ import pytest
 from numba import njit, types
 
 from mdrun import vectors
+from mdrun.buffers import load, store
 from mdrun.lanes import LANES, indices_at, rows_at
 from mdrun.lookup import FEW, table_rows
-from mdrun.vectors import choose, floor, intrinsic, n_lanes, power_of_two, square_root, to_index, total, zeros
+from mdrun.vectors import choose, floor, n_lanes, power_of_two, square_root, to_index, total, zeros
 
 DTYPES = [np.float64, np.float32]
-
-
-@intrinsic
-def store(typing_context, vector, out, start):
-    """``out[start : start + count] = vector``."""
-
-    def emit(context, builder, sig, args):
-        array = context.make_array(out)(context, builder, args[1])
-        place = builder.bitcast(builder.gep(array.data, [args[2]]), args[0].type.as_pointer())
-        builder.store(args[0], place).align = 4
-        return context.get_dummy_value()
-
-    return types.void(vector, out, start), emit
 
 
 def lanes_of(dtype: type) -> int:
@@ -62,6 +50,8 @@ def everything(x, y, number, out):
     store(x[to_index(choose(a > 0, 1.0, 0.0))], out[15], 0)
     store((b * b) ** 0.5, out[16], 0)
     store(a**3, out[17], 0)
+    store(choose(a == floor(a), 1.0, a), out[18], 0)
+    store(choose(index == 3, load(y, 0), load(out[17], 0)), out[19], 0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -69,12 +59,14 @@ def test_operators_do_to_each_lane_what_numpy_does(dtype):
     n = lanes_of(dtype)
     rng = np.random.default_rng(1)
     x, y, number = rng.normal(0, 3, n).astype(dtype), rng.normal(0, 3, n).astype(dtype), dtype(0.7)
-    out = np.empty((18, n), dtype)
+    x[1] = 2.0
+    out = np.empty((20, n), dtype)
     everything(x, y, number, out)
     expected = [
         x + y, x - number, number * x, 2.5 / y, -x, np.where(x < y, x, 0), np.where(x >= number, 1, np.nan),
         np.minimum(x, y), np.maximum(x, number), np.floor(x), np.abs(y), 2.0 ** np.floor(x), x - np.arange(n),
-        -2 * x, x, x[(x > 0).astype(int)], np.abs(y), x**3,
+        -2 * x, x, x[(x > 0).astype(int)], np.abs(y), x**3, np.where(x == 2, 1, x),
+        np.where(np.arange(n) == 3, y, x**3),
     ]  # fmt: skip
     for row, (found, truth) in enumerate(zip(out, expected, strict=True)):
         np.testing.assert_allclose(found, truth, rtol=3 * np.finfo(dtype).eps, err_msg=f"row {row}")

@@ -9,7 +9,6 @@ LAMMPS, whose numbers are the ones that a published file is compared with. Anoth
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,18 +16,23 @@ import numba
 import numpy as np
 import torch
 from numba import njit, prange
-from numba.extending import register_jitable
 
 from mdrun.domain import Domain
-from mdrun.lanes import gather_rows
-from mdrun.potentials.arithmetic import floor_to_index
+from mdrun.errors import InputError
+from mdrun.lanes import indices_at, rows_at
+from mdrun.lookup import table_rows
+from mdrun.potentials.arithmetic import sqrt
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.eam_files import EamTables, read_eam
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
-from mdrun.potentials.pair_sums import settle, with_pair
+from mdrun.potentials.pair_sums import no_pairs, settle, with_pairs
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
+from mdrun.vectors import choose, floor, n_lanes, total, zeros
 from mdrun.verbs import refresh_neighbors
+
+MANY = True  # rows of tables, too many to choose among by comparisons
+MOST_ROWS = 2**24  # whole numbers that float32 has
 
 
 @dataclass
@@ -69,7 +73,11 @@ class EAM:
 
     @classmethod
     def from_tables(cls, tables: EamTables, numbers: tuple[int, ...], name: str) -> EAM:
-        """The same from tables in memory."""
+        """The same from tables in memory.
+
+        Raises:
+            InputError: they are beyond all measure.
+        """
         symbols = symbols_of(numbers)
         missing = [z for z, s in zip(numbers, symbols, strict=True) if s not in tables.symbols]
         if missing:
@@ -77,6 +85,10 @@ class EAM:
         rows = [tables.symbols.index(s) for s in symbols]
         density = hermite(np.swapaxes(tables.density[np.ix_(rows, rows)], 0, 1))
         r_phi = hermite(tables.r_phi[np.ix_(rows, rows)])
+        if r_phi.size // 4 > MOST_ROWS:
+            raise InputError(
+                f"{name}: {r_phi.size // 4} grid points for all pairs of species; {MOST_ROWS} are the most."
+            )
         density[..., -1, :] = r_phi[..., -1, :] = 0  # for whatever is beyond the cutoff
         return cls(
             name=f"{name}, cutoff {tables.cutoff:.4g} Å",
@@ -133,64 +145,50 @@ def hermite(values: np.ndarray) -> np.ndarray:
     return cubics
 
 
-@register_jitable(inline="always")
-def _interval(t, last, number):
-    """Interval and place in it of a coordinate in units of the grid, as LAMMPS has it: below the grid the first cubic
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+def _interval(t, last):
+    """Interval and place in it of coordinates in units of the grid, as LAMMPS has it: below the grid the first cubic
     goes on, above it the last value holds. The place of a NaN is NaN, its interval within the table."""
-    m = floor_to_index(t, last)
-    return m, min(t - number(m), number(1))
+    m = floor(min(max(0.0, t), last))
+    return m, min(t - m, 1.0)
 
 
-@register_jitable(inline="always")
-def _gather(table, at, k, c):
-    gather_rows(table, at, k, c[0], c[1], c[2], c[3])
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+def _value(c, p):
+    return ((c[0] * p + c[1]) * p + c[2]) * p + c[3]
 
 
-@register_jitable(inline="always")
-def _value(c, k, p):
-    return ((c[0, k] * p + c[1, k]) * p + c[2, k]) * p + c[3, k]
-
-
-@register_jitable(inline="always")
-def _slope(c, k, p):
-    first = c[0, k] * p
-    half = first + c[1, k]
-    return (first + half + half) * p + c[2, k]
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+def _slope(c, p):
+    first = c[0] * p
+    half = first + c[1]
+    return (first + half + half) * p + c[2]
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
 def _embed(packed, short, n_short, density, n_r, per_r, cutoff2, embedding, per_rho, n_types, slope, zero, n_chunks):
     """Fill ``slope`` with F'(ρ) of the owned atoms; the sum of their F. ``n_types`` is None for one."""
-    number = packed.dtype.type
-    lanes = 64 // packed.itemsize
     n, n_rho = len(slope), embedding.shape[1]
     end = (n_rho - 1) / per_rho
     energy = 0.0
     for chunk in prange(n_chunks):
-        room = short.shape[1]
-        x, c = np.empty((4, room), number), np.empty((4, room), number)
-        at, p = np.empty(room, np.int32), np.empty(room, number)
         for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
             xi, yi, zi, ti = packed[i, 0], packed[i, 1], packed[i, 2], int(packed[i, 3])
-            n_lanes = (n_short[i] + lanes - 1) & -lanes  # filled up with a row far away
-            for k in range(0, n_lanes, lanes):
-                _gather(packed, short[i], k, x)
-            for k in range(n_lanes):
-                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+            sum_rho = zeros(packed)
+            for k in range(0, n_short[i], n_lanes(packed)):  # the last vector is filled up with a row far away
+                x, y, z, types = rows_at(packed, short[i], k)
+                dx, dy, dz = x - xi, y - yi, z - zi
                 r2 = dx * dx + dy * dy + dz * dz
-                m, p[k] = _interval(math.sqrt(r2) * per_r, n_r - 2, number)
+                m, p = _interval(sqrt(r2) * per_r, n_r - 2)
                 if n_types is not None:
-                    m += (ti * n_types + np.int32(x[3, k])) * n_r
-                at[k] = n_r - 1 if r2 >= cutoff2 else m  # false for NaN, which must reach the forces
-            for k in range(0, n_lanes, lanes):
-                _gather(density, at, k, c)
-            rho = zero
-            for k in range(n_lanes):
-                rho += _value(c, k, p[k])
-            m, q = _interval(rho * per_rho, n_rho - 2, np.float64)
-            cubic = embedding[ti, m].reshape(4, 1)
-            slope[i] = _slope(cubic, 0, q) * per_rho
-            energy += _value(cubic, 0, q)
+                    m += (ti * n_types + types) * n_r
+                at = choose(r2 >= cutoff2, n_r - 1, m)  # false for NaN, which must reach the forces
+                sum_rho += _value(table_rows(density, at, MANY), p)
+            rho = total(sum_rho, zero)
+            m, q = _interval(np.float64(rho * per_rho), n_rho - 2)
+            cubic = embedding[ti, int(m)]
+            slope[i] = _slope(cubic, q) * per_rho
+            energy += _value(cubic, q)
             if rho > end:  # a straight line beyond the table
                 energy += slope[i] * (rho - end)
             if not np.isfinite(rho):
@@ -201,47 +199,31 @@ def _embed(packed, short, n_short, density, n_r, per_r, cutoff2, embedding, per_
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
 def _push(packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, n_types, forces, zero, totals, n_chunks):
     """Fill ``forces``; half sums of pair energy and virial unless ``totals`` is None."""
-    number = packed.dtype.type
-    lanes = 64 // packed.itemsize
     n = len(forces)
     sums = np.zeros((n_chunks, 7))
     for chunk in prange(n_chunks):
-        room = short.shape[1]
-        x, p, slope = np.empty((4, room), number), np.empty(room, number), np.empty(room, number)
-        phi, here, there = np.empty((4, room), number), np.empty((4, room), number), np.empty((4, room), number)
-        at, back = np.empty(room, np.int32), np.empty(room, np.int32)
         for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
             xi, yi, zi, ti = packed[i, 0], packed[i, 1], packed[i, 2], int(packed[i, 3])
-            row = short[i]
-            n_lanes = (n_short[i] + lanes - 1) & -lanes
-            for k in range(0, n_lanes, lanes):
-                _gather(packed, row, k, x)
-            for k in range(n_lanes):
-                slope[k] = slopes[row[k]]
-            for k in range(n_lanes):
-                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+            s = no_pairs(packed)
+            for k in range(0, n_short[i], n_lanes(packed)):
+                x, y, z, types = rows_at(packed, short[i], k)
+                slope = slopes[indices_at(short[i], k, packed)]
+                dx, dy, dz = x - xi, y - yi, z - zi
                 r2 = dx * dx + dy * dy + dz * dz
-                m, p[k] = _interval(math.sqrt(r2) * per_r, n_r - 2, number)
+                inverse = 1.0 / sqrt(r2)
+                m, p = _interval(r2 * inverse * per_r, n_r - 2)
+                back = choose(r2 >= cutoff2, n_r - 1, m)
+                at = back
                 if n_types is not None:
-                    tj = np.int32(x[3, k])
-                    back[k] = n_r - 1 if r2 >= cutoff2 else m + (tj * n_types + ti) * n_r
-                    m += (ti * n_types + tj) * n_r
-                at[k] = n_r - 1 if r2 >= cutoff2 else m
-            for k in range(0, n_lanes, lanes):
-                _gather(r_phi, at, k, phi)
-                _gather(density, at, k, here)
-                if n_types is not None:
-                    _gather(density, back, k, there)
-            s = (zero, zero, zero, zero, zero, zero, zero, zero, zero, zero)
-            for k in range(n_lanes):
-                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
-                inverse = number(1) / math.sqrt(dx * dx + dy * dy + dz * dz)
-                u = _value(phi, k, p[k]) * inverse
-                d_here = _slope(here, k, p[k])
-                d_there = d_here if n_types is None else _slope(there, k, p[k])
-                embedded = slopes[i] * d_here + slope[k] * d_there
+                    back = choose(r2 >= cutoff2, n_r - 1, m + (types * n_types + ti) * n_r)
+                    at = choose(r2 >= cutoff2, n_r - 1, m + (ti * n_types + types) * n_r)
+                phi, here, there = (
+                    table_rows(r_phi, at, MANY), table_rows(density, at, MANY), table_rows(density, back, MANY),
+                )  # fmt: skip
+                u = _value(phi, p) * inverse
+                embedded = slopes[i] * _slope(here, p) + slope * _slope(there, p)
                 # force over r on j: -dE/dr / r
-                f = (u * inverse - (embedded + _slope(phi, k, p[k]) * inverse) * per_r) * inverse
-                s = with_pair(s, f, u, dx, dy, dz, totals)
-            settle(s, forces[i], sums[chunk])
+                f = (u * inverse - (embedded + _slope(phi, p) * inverse) * per_r) * inverse
+                s = with_pairs(s, u, f, (dx, dy, dz), totals)
+            settle(s, zero, forces[i], sums[chunk])
     return 0.5 * sums.sum(axis=0)  # each pair is met from both of its ends

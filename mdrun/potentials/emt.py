@@ -25,19 +25,21 @@ from numba import njit, prange
 from numba.extending import register_jitable
 
 from mdrun.domain import Domain
-from mdrun.lanes import gather_rows
-from mdrun.potentials.arithmetic import LN2, exp2
+from mdrun.lanes import indices_at, rows_at
+from mdrun.lookup import choice_among, table_rows
+from mdrun.potentials.arithmetic import LN2, exp2, sqrt
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
-from mdrun.potentials.pair_sums import settle, with_pair
+from mdrun.potentials.pair_sums import no_pairs, settle, with_pairs
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
+from mdrun.vectors import choose, n_lanes, total, zeros
 from mdrun.verbs import refresh_neighbors
 
 TOY_SPECIES = ("H", "C", "N", "O")  # in ASE's table "just for fun", not for any serious use
 
 # Columns of ``pairs``; decays are per Å in powers of two: log2 g = G_START - G_DECAY r, the same for h.
-G_START, G_DECAY, H_START, H_DECAY, Q = range(5)
+G_START, G_DECAY, H_START, H_DECAY, Q = range(5)  # and three zeros: tables are read by four columns
 # Columns of ``atoms``.
 N0, E0, SIX_V0, LAMBDA, KAPPA, BETA_ETA2, INVERSE_12_GAMMA1 = range(7)
 # The logistic cutoff; its slope, too, counts powers of two.
@@ -55,7 +57,7 @@ class EMT:
     Attributes:
         cutoff: Å, where pairs end; 0.5 Å beyond the middle of the logistic.
         logistic: (3,) slope a / ln 2 (1/Å), midpoint r_c (Å), end (Å).
-        pairs: (n_types, 5) what the loop over neighbours reads of each species; columns above.
+        pairs: (n_types, 8) what the loop over neighbours reads of each species; columns above.
         atoms: (n_types, 7) what the embedding energy reads; columns above.
     """
 
@@ -118,6 +120,7 @@ class EMT:
                     (np.log(n0) + kappa * s0) / LN2,
                     kappa / beta / LN2,
                     v0 / (2 * gamma2 * n0),
+                    np.zeros((len(symbols), 3)),
                 ]
             ),
             atoms=np.column_stack([n0, e0, 6 * v0, lambda_, kappa, beta * eta2, 1 / (12 * gamma1)]),
@@ -129,14 +132,14 @@ class EMT:
         packed = domain.packed_in(number).numpy()
         logistic: np.ndarray = self.logistic.astype(number, copy=False)
         pairs: np.ndarray = self.pairs.astype(number, copy=False)
-        # None compiles to a loop of constant parameters that shares its exponentials
-        mixture = None if len(pairs) == 1 else True
+        # Compiles to loops of their own for few species; that of one has constant parameters and fewer exponentials.
+        few = choice_among(len(pairs))
         slope, forces = np.empty(domain.n_owned), np.empty((domain.n_owned, 3))
-        embedded = _embed(packed, short, n_short, logistic, pairs, self.atoms, mixture, slope, zero, n_chunks)
+        embedded = _embed(packed, short, n_short, logistic, pairs, self.atoms, few, slope, zero, n_chunks)
         padded = refresh_neighbors(torch.from_numpy(slope)).numpy()
         slopes: np.ndarray = np.append(padded, 0.0).astype(number, copy=False)
         sums = _push(
-            packed, short, n_short, logistic, pairs, mixture, slopes, forces, zero, True if totals else None, n_chunks
+            packed, short, n_short, logistic, pairs, few, slopes, forces, zero, True if totals else None, n_chunks
         )
         if not totals:
             return Forces(torch.from_numpy(forces))
@@ -156,83 +159,62 @@ def _embedding(density, p):
     return energy, -slope_in_s / (p[BETA_ETA2] * density)
 
 
-@register_jitable
-def _gather(packed, row, n, lanes, x):
-    """The first ``n`` of a row of the short list, x, y, z and type."""
-    for k in range(0, n, lanes):
-        gather_rows(packed, row, k, x[0], x[1], x[2], x[3])
-
-
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _embed(packed, short, n_short, logistic, pairs, atoms, mixture, slope, zero, n_chunks):
+def _embed(packed, short, n_short, logistic, pairs, atoms, few, slope, zero, n_chunks):
     """Embed each owned row: dE_c/dσ1 / n0 into ``slope``, and the sum of E_c - E0, eV, as the result."""
-    number = packed.dtype.type
-    lanes = 64 // packed.itemsize
     n = len(slope)
     steepness, midpoint, end = logistic[SLOPE], logistic[MIDPOINT], logistic[END]
-    end2, one, least = end * end, number(1), number(LEAST_POWER)
     energy = 0.0
     for chunk in prange(n_chunks):
-        x = np.empty((4, short.shape[1]), number)
         for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
             xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
-            n_lanes = (n_short[i] + lanes - 1) & -lanes  # filled up with a row far away
-            _gather(packed, short[i], n_lanes, lanes, x)
-            density = zero
-            for k in range(n_lanes):
-                b = 0 if mixture is None else np.int32(x[3, k])
-                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+            density = zeros(packed)
+            for k in range(0, n_short[i], n_lanes(packed)):  # the last vector is filled up with a row far away
+                x, y, z, types = rows_at(packed, short[i], k)
+                b = table_rows(pairs, types, few)
+                dx, dy, dz = x - xi, y - yi, z - zi
                 r2 = dx * dx + dy * dy + dz * dz
-                is_far = r2 >= end2  # false for NaN, which must reach the forces
-                r = end if is_far else math.sqrt(r2)  # keeps the exponents within range
-                g = exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
-                g /= one + exp2(max(steepness * (r - midpoint), least))
-                density += number(0) if is_far else g
-            e, slope[i] = _embedding(density, atoms[0 if mixture is None else int(packed[i, 3])])
+                is_far = r2 >= end * end  # false for NaN, which must reach the forces
+                r = choose(is_far, end, sqrt(r2))  # keeps the exponents within range
+                g = exp2(b[G_START] - b[G_DECAY] * r) / (1.0 + exp2(max(steepness * (r - midpoint), LEAST_POWER)))
+                density += choose(is_far, 0.0, g)
+            e, slope[i] = _embedding(total(density, zero), atoms[int(packed[i, 3])])
             energy += e
     return energy
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _push(packed, short, n_short, logistic, pairs, mixture, slopes, forces, zero, totals, n_chunks):
+def _push(packed, short, n_short, logistic, pairs, few, slopes, forces, zero, totals, n_chunks):
     """Fill ``forces``; half sums of pair energy and virial unless ``totals`` is None."""
-    number = packed.dtype.type
-    lanes = 64 // packed.itemsize
     n = len(forces)
     steepness, midpoint, end = logistic[SLOPE], logistic[MIDPOINT], logistic[END]
-    end2, one, least, ln2 = end * end, number(1), number(LEAST_POWER), number(LN2)
     sums = np.zeros((n_chunks, 7))
     for chunk in prange(n_chunks):
-        room = short.shape[1]
-        x, slope = np.empty((4, room), number), np.empty(room, number)
         for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
             xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
-            a = 0 if mixture is None else int(packed[i, 3])
-            row, slope_i = short[i], slopes[i]
-            n_lanes = (n_short[i] + lanes - 1) & -lanes
-            _gather(packed, row, n_lanes, lanes, x)
-            for k in range(n_lanes):
-                slope[k] = slopes[row[k]]
-            s = (zero, zero, zero, zero, zero, zero, zero, zero, zero, zero)
-            for k in range(n_lanes):
-                b = 0 if mixture is None else np.int32(x[3, k])
-                dx, dy, dz = x[0, k] - xi, x[1, k] - yi, x[2, k] - zi
+            a = table_rows(pairs, zeros(packed) + packed[i, 3], few)
+            s = no_pairs(packed)
+            for k in range(0, n_short[i], n_lanes(packed)):
+                x, y, z, types = rows_at(packed, short[i], k)
+                b = table_rows(pairs, types, few)
+                slope = slopes[indices_at(short[i], k, packed)]
+                dx, dy, dz = x - xi, y - yi, z - zi
                 r2 = dx * dx + dy * dy + dz * dz
-                is_far = r2 >= end2
-                r = end if is_far else math.sqrt(r2)
-                inverse_w = one + exp2(max(steepness * (r - midpoint), least))
-                inverse = one / (r * inverse_w)  # one division for both w and 1/r
+                is_far = r2 >= end * end
+                r = choose(is_far, end, sqrt(r2))
+                inverse_w = 1.0 + exp2(max(steepness * (r - midpoint), LEAST_POWER))
+                inverse = 1.0 / (r * inverse_w)  # one division for both w and 1/r
                 w = r * inverse
-                w_decay = steepness * (one - w)
-                density = slope_i * exp2(pairs[b, G_START] - pairs[b, G_DECAY] * r)
-                f = density * (w_decay + pairs[b, G_DECAY])
-                density = slope[k] * exp2(pairs[a, G_START] - pairs[a, G_DECAY] * r)
-                f += density * (w_decay + pairs[a, G_DECAY])
-                own = pairs[a, Q] * exp2(pairs[b, H_START] - pairs[b, H_DECAY] * r)
-                other = pairs[b, Q] * exp2(pairs[a, H_START] - pairs[a, H_DECAY] * r)
-                f -= own * (w_decay + pairs[b, H_DECAY]) + other * (w_decay + pairs[a, H_DECAY])
+                w_decay = steepness * (1.0 - w)
+                density = slopes[i] * exp2(b[G_START] - b[G_DECAY] * r)
+                f = density * (w_decay + b[G_DECAY])
+                density = slope * exp2(a[G_START] - a[G_DECAY] * r)
+                f += density * (w_decay + a[G_DECAY])
+                own = a[Q] * exp2(b[H_START] - b[H_DECAY] * r)
+                other = b[Q] * exp2(a[H_START] - a[H_DECAY] * r)
+                f -= own * (w_decay + b[H_DECAY]) + other * (w_decay + a[H_DECAY])
                 # -dE/dr / r of both atoms' energies: w / r is the inverse
-                f = number(0) if is_far else ln2 * inverse * f
-                s = with_pair(s, f, number(0) if is_far else -w * (own + other), dx, dy, dz, totals)
-            settle(s, forces[i], sums[chunk])
+                f = choose(is_far, 0.0, LN2 * inverse * f)
+                s = with_pairs(s, choose(is_far, 0.0, -w * (own + other)), f, (dx, dy, dz), totals)
+            settle(s, zero, forces[i], sums[chunk])
     return 0.5 * sums.sum(axis=0)  # each pair is met from both of its ends

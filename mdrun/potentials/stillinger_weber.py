@@ -14,19 +14,27 @@ that a refresh brings to ghosts: as in the embedded-atom method, nothing is writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 from numba import njit, prange
 
+from mdrun.buffers import load, store
 from mdrun.domain import Domain
+from mdrun.lanes import rows_at
+from mdrun.lookup import choice_among, table_rows
+from mdrun.potentials.arithmetic import exp, sqrt
 from mdrun.potentials.base import Forces
 from mdrun.potentials.kernels import FASTMATH, virial_tensor
-from mdrun.potentials.short_list import CHUNK, ShortList
+from mdrun.potentials.pair_sums import no_pairs, settle, with_pushes
+from mdrun.potentials.precision import DOUBLE, Precision
+from mdrun.potentials.short_list import ShortList
 from mdrun.potentials.three_body_files import Column, Table, ThreeBodyFile, parse_three_body, read_three_body
-from mdrun.potentials.vector_math import exponentials, logarithms
+from mdrun.potentials.vector_math import logarithm
+from mdrun.vectors import choose, n_lanes, total, zeros
 from mdrun.verbs import refresh_neighbors
 
 COLUMNS = (
@@ -40,19 +48,26 @@ BUILT_IN = parse_three_body(
 )  # fmt: skip
 ROUNDING = 1e-5  # relative, between entries that should agree in a file of few digits
 MOST_TOLERANCE = 0.01  # as in LAMMPS
-N_MOMENTS = 10  # Mxx, Myy, Mzz, Myz, Mxz, Mxy, Vx, Vy, Vz, S
-CLOSEST = 1e-9  # Å to the singular distance aσ, where every exponential is long zero
-# Columns of the table of pairs.
-REACH2, SINGULAR, SIGMA, GAMMA_SIGMA, STRENGTH, B, P, Q = range(8)
+N_MOMENTS = 12  # Mxx, Myy, Mzz, Myz, Mxz, Mxy, Vx, Vy, Vz, S, and two that make whole quads
+PUBLISHED_POWERS = (4.0, 0.0)  # p and q, which need no logarithms
+# Least exponent, so that a product of two exponentials is a normal number still; Å to the singular distance aσ, where
+# every exponential is long zero, and zero times the square of its inverse too.
+LIMITS: dict[type, tuple[float, float]] = {np.float64: (-345.0, 1e-9), np.float32: (-43.0, 1e-4)}
+# Columns of the tables of pairs; the last four of the one that the loops read, of [i, j]: γσ of the centre j, and of
+# the centres i and j what an arm has with itself, λε (1 - cos θ0)².
+REACH2, SINGULAR, SIGMA, GAMMA_SIGMA, STRENGTH, HARDNESS, P, Q, GAMMA_SIGMA_BACK, OWN, OWN_BACK, _ = range(12)
 
 
 @dataclass
 class StillingerWeber:
     """Two passes over the neighbours, the moments refreshed between them.
 
+    In mixed precision geometry, exponentials and moments are in float32, and so are the partial sums over every
+    sixteenth neighbour; their sums are taken in float64.
+
     Attributes:
         symbols: labels that the parameters cover.
-        pair: (n_types², 8) of [i, j]: squared cutoff Å², aσ Å, σ Å, γσ Å, Aε eV, B, p, q.
+        pair: (n_types, n_types, 8) of [i, j]: squared cutoff Å², aσ Å, σ Å, γσ Å, Aε eV, ABε eV, p, q.
         angle: (n_types, n_types, n_types, 2) of [i, j, k], symmetric in j and k: λε eV, cos θ0.
     """
 
@@ -62,15 +77,20 @@ class StillingerWeber:
     symbols: tuple[str, ...]
     pair: np.ndarray
     angle: np.ndarray
+    precision: Precision = field(default=DOUBLE, kw_only=True)
 
     def __post_init__(self) -> None:
-        n_types = len(self.angle)
-        self.short_list = ShortList(self.pair[:, REACH2].reshape(n_types, n_types))
+        self.short_list = ShortList(self.pair[..., REACH2])
+        own = np.einsum("ijj->ij", self.angle[..., 0] * (1 - self.angle[..., 1]) ** 2)
+        more = [self.pair[..., GAMMA_SIGMA].T, own, own.T, np.zeros_like(own)]
+        self._pairs = np.concatenate([self.pair, np.stack(more, axis=-1)], axis=-1)
+        self._angles = np.concatenate([self.angle, np.zeros_like(self.angle)], axis=-1)
+        self._is_published = bool((self.pair[..., [P, Q]] == PUBLISHED_POWERS).all())
 
     @property
     def cutoff(self) -> float:
         """Å, the longest of all pairs."""
-        return float(self.pair[:, REACH2].max()) ** 0.5
+        return float(self.pair[..., REACH2].max()) ** 0.5
 
     @classmethod
     def load(cls, path: Path | None, numbers: tuple[int, ...], labels: dict[str, str] | None = None) -> StillingerWeber:
@@ -95,19 +115,23 @@ class StillingerWeber:
         table = entries.table(name, numbers, labels or {})
         pair, angle = _pairs(table), _angles(table)
         reach = float(pair[..., REACH2].max()) ** 0.5
-        n = len(numbers)
         symbols = tuple(dict.fromkeys(triplet[0] for triplet in entries.entries))
-        return cls(f"{name}, cutoff {reach:.4g} Å", symbols, pair.reshape(n * n, -1), angle)
+        return cls(f"{name}, cutoff {reach:.4g} Å", symbols, pair, angle)
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
+        number, zero, n_chunks = self.precision.terms, self.precision.sums(0), numba.get_num_threads()
         n, n_types = domain.n_owned, len(self.angle)
-        x, types = domain.positions.numpy(), domain.types.numpy()
         short, n_short = self.short_list.pick(domain)
-        moments = np.empty((n, n_types, N_MOMENTS))
-        _survey(x, types, short, n_short, self.pair, self.angle, moments)
-        moments = refresh_neighbors(torch.from_numpy(moments)).numpy()
-        forces = np.empty((n, 3))
-        sums = _push(x, types, short, n_short, self.pair, self.angle, moments, forces, totals)
+        packed, few = domain.packed_in(number).numpy(), choice_among(n_types)
+        pairs: np.ndarray = self._pairs.astype(number, copy=False)
+        angles: np.ndarray = self._angles.astype(number, copy=False)
+        moments: np.ndarray = np.zeros((n, n_types, N_MOMENTS), number)
+        _survey(packed, short, n_short, pairs, angles, few, LIMITS[number], moments, zero, n_chunks)
+        moments, forces = refresh_neighbors(torch.from_numpy(moments)).numpy(), np.empty((n, 3))
+        sums = _push(
+            packed, short, n_short, pairs, few, self._is_published, LIMITS[number], moments, forces, zero,
+            True if totals else None, n_chunks,
+        )  # fmt: skip
         if not totals:
             return Forces(torch.from_numpy(forces))
         return Forces(torch.from_numpy(forces), float(sums[0]), virial_tensor(sums[1:]))
@@ -135,7 +159,7 @@ def _pairs(table: Table) -> np.ndarray:
     return np.stack(
         [
             pair["cutoff"] ** 2, pair["sigma"] * pair["a"], pair["sigma"], pair["gamma"] * pair["sigma"],
-            pair["A"] * pair["epsilon"], pair["B"], pair["p"], pair["q"],
+            pair["A"] * pair["epsilon"], pair["A"] * pair["B"] * pair["epsilon"], pair["p"], pair["q"],
         ],
         axis=-1,
     )  # fmt: skip
@@ -153,159 +177,132 @@ def _angles(table: Table) -> np.ndarray:
     return (values + mirrored) / 2
 
 
-@njit(inline="always")
-def _count(n_short, first, last):
-    n = 0
-    for i in range(first, last):
-        n += n_short[i]
-    return n
-
-
-@njit(inline="always")
-def _reach_of(x, i, j, singular):
-    """Unit vector from i to j, 1/r, and 1/(r - aσ)."""
-    dx, dy, dz = x[0, j] - x[0, i], x[1, j] - x[1, i], x[2, j] - x[2, i]
-    r = np.sqrt(dx * dx + dy * dy + dz * dz)
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+def _reach(packed, i, row, k, pairs, few, closest):
+    """Of the neighbours from the k-th on: parameters, types, whether they are beyond the cutoff, Å to them, the unit
+    vector, 1/r, and 1/(r - aσ)."""
+    x, y, z, types = rows_at(packed, row, k)
+    p = table_rows(pairs, types, few)
+    dx, dy, dz = x - packed[i, 0], y - packed[i, 1], z - packed[i, 2]
+    r2 = dx * dx + dy * dy + dz * dz
+    r = sqrt(r2)
     inverse = 1.0 / r
-    return dx * inverse, dy * inverse, dz * inverse, inverse, 1.0 / min(r - singular, -CLOSEST)
+    depth = 1.0 / min(r - p[SINGULAR], -closest)
+    # the second false for NaN, which must reach the forces
+    return p, types, r2 >= p[REACH2], (dx, dy, dz), (dx * inverse, dy * inverse, dz * inverse), inverse, depth
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _survey(x, types, short, n_short, pair, angle, moments):
+def _survey(packed, short, n_short, pairs, angles, few, limits, moments, zero, n_chunks):
     """Fill ``moments`` of the owned atoms: [i, t] those that an end of type t feels around centre i."""
-    n_owned, n_types = moments.shape[0], moments.shape[1]
-    for chunk in prange(-(-n_owned // CHUNK)):
-        first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, n_owned)
-        n = _count(n_short, first, last)
-        g = np.empty(n)
-        u = np.empty((n, 3))
-        q = 0
-        for i in range(first, last):
-            for k in range(n_short[i]):
-                j = short[i, k]
-                p = pair[types[i] * n_types + types[j]]
-                u[q, 0], u[q, 1], u[q, 2], _, depth = _reach_of(x, i, j, p[SINGULAR])
-                g[q] = p[GAMMA_SIGMA] * depth
-                q += 1
-        exponentials(g, n)
-        q = 0
-        for i in range(first, last):
-            start = q
+    n, n_types = len(n_short), len(angles)
+    least, closest = limits
+    for chunk in prange(n_chunks):
+        b = np.empty((5, short.shape[1]), packed.dtype)
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            ti = int(packed[i, 3])
+            for k in range(0, n_short[i], n_lanes(packed)):  # the last vector is filled up with a row far away
+                p, types, is_far, _, (ux, uy, uz), _, depth = _reach(packed, i, short[i], k, pairs[ti], few, closest)
+                store(choose(is_far, 0.0, exp(max(p[GAMMA_SIGMA] * depth, least))), b[0], k)
+                store(ux, b[1], k)
+                store(uy, b[2], k)
+                store(uz, b[3], k)
+                store(types, b[4], k)
             for t in range(n_types):
-                mxx = myy = mzz = myz = mxz = mxy = vx = vy = vz = s = 0.0
-                q = start
-                for k in range(n_short[i]):
-                    a = angle[types[i], t, types[short[i, k]]]
-                    w = a[0] * g[q]
+                mxx = myy = mzz = myz = mxz = mxy = vx = vy = vz = s = zeros(packed)
+                for k in range(0, n_short[i], n_lanes(packed)):
+                    a = table_rows(angles[ti, t], load(b[4], k), few)
+                    ux, uy, uz = load(b[1], k), load(b[2], k), load(b[3], k)
+                    w = a[0] * load(b[0], k)
                     c = a[1] * w
-                    ux, uy, uz = u[q, 0], u[q, 1], u[q, 2]
-                    mxx += w * ux * ux
-                    myy += w * uy * uy
-                    mzz += w * uz * uz
-                    myz += w * uy * uz
-                    mxz += w * ux * uz
-                    mxy += w * ux * uy
+                    wx, wy, wz = w * ux, w * uy, w * uz
+                    mxx += wx * ux
+                    myy += wy * uy
+                    mzz += wz * uz
+                    myz += wy * uz
+                    mxz += wx * uz
+                    mxy += wx * uy
                     vx += c * ux
                     vy += c * uy
                     vz += c * uz
                     s += c * a[1]
-                    q += 1
                 m = moments[i, t]
-                m[0], m[1], m[2], m[3], m[4], m[5] = mxx, myy, mzz, myz, mxz, mxy
-                m[6], m[7], m[8], m[9] = vx, vy, vz, s
+                m[0], m[1], m[2], m[3] = total(mxx, zero), total(myy, zero), total(mzz, zero), total(myz, zero)
+                m[4], m[5], m[6], m[7] = total(mxz, zero), total(mxy, zero), total(vx, zero), total(vy, zero)
+                m[8], m[9] = total(vz, zero), total(s, zero)
 
 
-@njit(inline="always")
-def _quadratic(m, i, t, ux, uy, uz):
-    """The quadratic form of the moments of centre i for an end of type t at a unit vector, and half its gradient."""
-    vx, vy, vz = m[i, t, 6], m[i, t, 7], m[i, t, 8]
-    wx = m[i, t, 0] * ux + m[i, t, 5] * uy + m[i, t, 4] * uz - vx
-    wy = m[i, t, 5] * ux + m[i, t, 1] * uy + m[i, t, 3] * uz - vy
-    wz = m[i, t, 4] * ux + m[i, t, 3] * uy + m[i, t, 2] * uz - vz
-    return ux * (wx - vx) + uy * (wy - vy) + uz * (wz - vz) + m[i, t, 9], wx, wy, wz
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+def _two_body(p, is_far, inverse, depth, is_published, least):
+    """eV, the repulsion and the attraction of a pair."""
+    if is_published:
+        flat = exp(max(p[SIGMA] * depth, least))
+        x = p[SIGMA] * inverse
+        x *= x
+        hard, soft = flat * (x * x), flat
+    else:
+        power = logarithm(p[SIGMA] * inverse)
+        hard = exp(max(p[P] * power + p[SIGMA] * depth, least))
+        soft = exp(max(p[Q] * power + p[SIGMA] * depth, least))
+    return choose(is_far, 0.0, p[HARDNESS] * hard), choose(is_far, 0.0, p[STRENGTH] * soft)
+
+
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+def _arm(m, g, own, u, inverse, fall):
+    """Energy of the angles of a centre that have one arm, and its gradient as that arm's end moves.
+
+    Args:
+        m: the moments of the centre for an end of this type.
+        g: of this arm; ``own`` what it has with itself.
+        u: unit vector along the arm.
+        fall: of log g with the distance, 1/Å.
+    """
+    ux, uy, uz = u
+    vx, vy, vz = m[6], m[7], m[8]
+    wx = m[0] * ux + m[5] * uy + m[4] * uz - vx
+    wy = m[5] * ux + m[1] * uy + m[3] * uz - vy
+    wz = m[4] * ux + m[3] * uy + m[2] * uz - vz
+    energy = g * (ux * (wx - vx) + uy * (wy - vy) + uz * (wz - vz) + m[9] - own * g)
+    turn = 2.0 * g * inverse
+    push = -energy * fall - turn * (ux * wx + uy * wy + uz * wz)
+    return energy, (push * ux + turn * wx, push * uy + turn * wy, push * uz + turn * wz)
 
 
 @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-def _push(x, types, short, n_short, pair, angle, moments, forces, totals):
-    """Fill ``forces``; sums of energy and virial where ``totals``."""
-    n_owned, n_types = forces.shape[0], moments.shape[1]
-    energy = sxx = syy = szz = syz = sxz = sxy = 0.0
-    for chunk in prange(-(-n_owned // CHUNK)):
-        first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, n_owned)
-        n = _count(n_short, first, last)
-        logs, steep, flat = np.empty(n), np.empty(n), np.empty(n)  # the last two: B (σ/r)^p e^…, (σ/r)^q e^…
-        here, there = np.empty(n), np.empty(n)  # g of the angles at i, of those at j
-        d = np.empty((n, 5))  # unit vector to j, 1/r, 1/(r - aσ)
-        q = 0
-        for i in range(first, last):
-            for k in range(n_short[i]):
-                j = short[i, k]
-                p = pair[types[i] * n_types + types[j]]
-                ux, uy, uz, inverse, depth = _reach_of(x, i, j, p[SINGULAR])
-                d[q, 0], d[q, 1], d[q, 2], d[q, 3], d[q, 4] = ux, uy, uz, inverse, depth
-                logs[q] = p[SIGMA] * inverse
-                here[q] = p[GAMMA_SIGMA] * depth
-                there[q] = pair[types[j] * n_types + types[i], GAMMA_SIGMA] * depth
-                q += 1
-        logarithms(logs, n)
-        q = 0
-        for i in range(first, last):
-            for k in range(n_short[i]):
-                p = pair[types[i] * n_types + types[short[i, k]]]
-                steep[q] = p[P] * logs[q] + p[SIGMA] * d[q, 4]
-                flat[q] = p[Q] * logs[q] + p[SIGMA] * d[q, 4]
-                q += 1
-        exponentials(steep, n)
-        exponentials(flat, n)
-        exponentials(here, n)
-        exponentials(there, n)
-        q = 0
-        for i in range(first, last):
-            fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = 0.0
-            for k in range(n_short[i]):
-                j = short[i, k]
-                ti, tj = types[i], types[j]
-                p = pair[ti * n_types + tj]
-                ux, uy, uz, inverse, depth = d[q, 0], d[q, 1], d[q, 2], d[q, 3], d[q, 4]
-                g, h = here[q], there[q]
-                hard, soft = p[STRENGTH] * p[B] * steep[q], p[STRENGTH] * flat[q]
-                decay = p[SIGMA] * depth * depth
+def _push(packed, short, n_short, pairs, few, is_published, limits, moments, forces, zero, totals, n_chunks):
+    """Fill ``forces``; sums of energy and virial unless ``totals`` is None."""
+    n, n_types, last = len(n_short), len(pairs), len(packed) - 2
+    least, closest = limits
+    quads = moments.reshape(-1, 4)
+    middle_quads, last_quads = quads[1:], quads[2:]
+    sums = np.zeros((n_chunks, 7))
+    for chunk in prange(n_chunks):
+        at = np.empty(short.shape[1], np.int32)
+        for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
+            row, ti = short[i], int(packed[i, 3])
+            for k in range(len(row)):  # where the moments of centre k for an end like i begin; far away, anybody's
+                at[k] = N_MOMENTS // 4 * (min(row[k], last) * n_types + ti)
+            s = no_pairs(packed)
+            for k in range(0, n_short[i], n_lanes(packed)):
+                p, types, is_far, d, u, inverse, depth = _reach(packed, i, row, k, pairs[ti], few, closest)
+                hard, soft = _two_body(p, is_far, inverse, depth, is_published, least)
+                fall = depth * depth
+                decay = p[SIGMA] * fall
                 slope = soft * (p[Q] * inverse + decay) - hard * (p[P] * inverse + decay)
-                # The centre i: energy of its angles with an arm to j, and its gradient as j moves.
-                own, wx, wy, wz = _quadratic(moments, i, tj, ux, uy, uz)
-                a = angle[ti, tj, tj]
-                own -= a[0] * g * (1.0 - a[1]) ** 2
-                along = ux * wx + uy * wy + uz * wz
-                turn = 2.0 * g * inverse
-                push = -own * g * p[GAMMA_SIGMA] * depth * depth - turn * along
-                ax, ay, az = push * ux + turn * wx, push * uy + turn * wy, push * uz + turn * wz
+                # The centre i, as j moves.
+                g = choose(is_far, 0.0, exp(max(p[GAMMA_SIGMA] * depth, least)))
+                here = table_rows(moments[i], types, few)
+                bent, (ax, ay, az) = _arm(here, g, p[OWN], u, inverse, p[GAMMA_SIGMA] * fall)
                 # The centre j, seen from it in the opposite direction, as i moves.
-                other, wx, wy, wz = _quadratic(moments, j, ti, -ux, -uy, -uz)
-                a = angle[tj, ti, ti]
-                other -= a[0] * h * (1.0 - a[1]) ** 2
-                along = ux * wx + uy * wy + uz * wz
-                turn = 2.0 * h * inverse
-                push = other * h * pair[tj * n_types + ti, GAMMA_SIGMA] * depth * depth - turn * along
-                fx += slope * ux + ax - push * ux - turn * wx
-                fy += slope * uy + ay - push * uy - turn * wy
-                fz += slope * uz + az - push * uz - turn * wz
-                if totals:
-                    e += 0.5 * (hard - soft + g * own)
-                    r = 1.0 / inverse
-                    half = 0.5 * slope
-                    vxx -= r * ux * (half * ux + ax)
-                    vyy -= r * uy * (half * uy + ay)
-                    vzz -= r * uz * (half * uz + az)
-                    vyz -= r * uy * (half * uz + az)
-                    vxz -= r * ux * (half * uz + az)
-                    vxy -= r * ux * (half * uy + ay)
-                q += 1
-            forces[i, 0], forces[i, 1], forces[i, 2] = fx, fy, fz
-            energy += e
-            sxx += vxx
-            syy += vyy
-            szz += vzz
-            syz += vyz
-            sxz += vxz
-            sxy += vxy
-    return np.array([energy, sxx, syy, szz, syz, sxz, sxy])
+                if n_types > 1:
+                    g = choose(is_far, 0.0, exp(max(p[GAMMA_SIGMA_BACK] * depth, least)))
+                there = rows_at(quads, at, k) + rows_at(middle_quads, at, k) + rows_at(last_quads, at, k)
+                ux, uy, uz = u
+                _, (bx, by, bz) = _arm(there, g, p[OWN_BACK], (-ux, -uy, -uz), inverse, p[GAMMA_SIGMA_BACK] * fall)
+                # The gradient as j moves of all that is j's and i's; the virial takes i's alone, twice.
+                sx, sy, sz = slope * ux, slope * uy, slope * uz
+                push = bx - sx - ax, by - sy - ay, bz - sz - az
+                share = -sx - 2.0 * ax, -sy - 2.0 * ay, -sz - 2.0 * az
+                s = with_pushes(s, hard - soft + bent, push, share, d, totals)
+            settle(s, zero, forces[i], sums[chunk])
+    return 0.5 * sums.sum(axis=0)  # each pair is met from both of its ends

@@ -10,20 +10,27 @@ that its neighbours hold for it. No thread writes another's row; what falls to g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 
 from mdrun.domain import Domain
+from mdrun.lookup import choice_among
 from mdrun.potentials.base import Forces
 from mdrun.potentials.kernels import virial_tensor
+from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
 from mdrun.potentials.tersoff_kernels import collect, hand_to_ghosts, push_from_centres
 from mdrun.potentials.tersoff_parameters import ANGLE, BOND, read_tersoff, tables_of
 from mdrun.potentials.three_body_files import ThreeBodyFile
 from mdrun.verbs import sum_into_owners
+
+# Bound on the exponent of ζ: LAMMPS's, e to which is 1e30; in float32, which ends at 1e38, one from which on a bond's
+# order is as good as zero, too.
+MOST_STRETCH: dict[type, float] = {np.float64: 69.0776, np.float32: 40.0}
 
 
 @dataclass
@@ -42,6 +49,7 @@ class Tersoff:
     symbols: tuple[str, ...]
     bond: np.ndarray
     angle: np.ndarray
+    precision: Precision = field(default=DOUBLE, kw_only=True)
 
     def __post_init__(self) -> None:
         # A neighbour matters to a centre as the end of a bond or as the third atom of another bond's angle.
@@ -79,15 +87,20 @@ class Tersoff:
         return model
 
     def __call__(self, domain: Domain, totals: bool) -> Forces:
-        n = domain.n_owned
-        x, types = domain.positions.numpy(), domain.types.numpy()
+        number, zero, n_chunks = self.precision.terms, self.precision.sums(0), numba.get_num_threads()
         short, n_short = self.short_list.pick(domain)
-        pushes = np.empty((*short.shape, 3))
-        forces = torch.zeros((domain.n_padded, 3), dtype=domain.positions.dtype)
-        sums = push_from_centres(x, types, short, n_short, self.bond, self.angle, pushes, totals)
-        collect(short, n_short, pushes, forces.numpy())
+        bond: np.ndarray = self.bond.astype(number, copy=False)
+        angle: np.ndarray = self.angle.astype(number, copy=False)
+        of_one, of_two, of_three = (choice_among(len(bond) ** power) for power in (1, 2, 3))
+        pushes: np.ndarray = np.empty((domain.n_owned, 3, short.shape[1]), number)
+        forces = torch.zeros((domain.n_padded, 3), dtype=torch.float64)
+        sums = push_from_centres(
+            domain.packed_in(number).numpy(), short, n_short, bond, angle, of_one, of_two, of_three,
+            MOST_STRETCH[number], pushes, zero, totals, n_chunks,
+        )  # fmt: skip
+        collect(short, n_short, pushes, forces.numpy(), zero, n_chunks)
         hand_to_ghosts(short, n_short, pushes, forces.numpy())
-        owned = sum_into_owners(forces)[:n]
+        owned = sum_into_owners(forces)[: domain.n_owned]
         if not totals:
             return Forces(owned)
         return Forces(owned, float(sums[0]), virial_tensor(sums[1:]))

@@ -1,79 +1,66 @@
-"""Exponentials and logarithms of whole buffers, in arithmetic that compilers turn into vectors.
-
-Numba calls the C library for each number on its own; many-body potentials would spend most of their time there.
-"""
+"""Functions of whole vectors that many-body potentials need beside those of ``arithmetic``: branch-free arithmetic."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
-from mdrun.potentials.arithmetic import exp
+from mdrun.vectors import choose, intrinsic, llvm_vector
 
-LEAST_EXPONENT = -345.0
 LN_2, SQRT_2 = math.log(2), math.sqrt(2)
-ONE_BITS, MANTISSA_BITS = 1023 << 52, (1 << 52) - 1
-# A whole number added to this double's bits can be read off as a double.
-ROUNDER = 1.5 * 2.0**52
-ROUNDER_BITS = int(np.float64(ROUNDER).view(np.int64))
 
 
 @intrinsic
-def _bits(typing_context, x):
-    """The 64 bits of a double as an integer."""
+def mantissa_and_exponent(typing_context, x):
+    """m within 1 ... 2 and whole e with x = m 2^e, of normal numbers; both as floating-point vectors."""
+    n_bits, n_mantissa, bias = (32, 23, 127) if x.dtype == types.float32 else (64, 52, 1023)
+    result = types.UniTuple(x, 2)
 
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.IntType(64))
+    def emit(context, builder, sig, args):
+        vector, item = llvm_vector(x), ir.IntType(n_bits)
+        integers = ir.VectorType(item, x.count)
 
-    return types.int64(types.float64), generate
+        def constant(value: int):
+            return ir.Constant(integers, [value] * x.count)
 
+        bits = builder.bitcast(args[0], integers)
+        of_one = builder.or_(builder.and_(bits, constant((1 << n_mantissa) - 1)), constant(bias << n_mantissa))
+        exponent = builder.sub(builder.lshr(bits, constant(n_mantissa)), constant(bias))
+        if n_bits == 64:  # by way of int32, which AVX2 can convert from as well
+            exponent = builder.trunc(exponent, ir.VectorType(ir.IntType(32), x.count))
+        return context.make_tuple(builder, result, [builder.bitcast(of_one, vector), builder.sitofp(exponent, vector)])
 
-@intrinsic
-def _double(typing_context, bits):
-    """The double of 64 bits."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
+    return result(x), emit
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def logarithm(x):
-    """Natural logarithm of a double that is not negative, within 3e-16 of the larger of 1 and the result.
+    """Natural logarithms of numbers that are not negative, to rounding of the larger of 1 and the result.
 
-    Zero, and what is smaller than the smallest normal double, counts as about 1e-308; NaN and infinity give NaN.
+    Zero, and what is smaller than the smallest normal number, counts as about that; NaN and infinity give NaN.
     """
-    bits = _bits(x)  # type: ignore[call-arg, var-annotated]
-    mantissa = _double((bits & MANTISSA_BITS) | ONE_BITS)
-    exponent = _double(ROUNDER_BITS + (bits >> 52) - 1023) - ROUNDER
+    mantissa, exponent = mantissa_and_exponent(x)
     is_high = mantissa > SQRT_2
-    mantissa = 0.5 * mantissa if is_high else mantissa
-    exponent = exponent + 1.0 if is_high else exponent
+    mantissa = choose(is_high, 0.5 * mantissa, mantissa)
+    exponent = choose(is_high, exponent + 1.0, exponent)
     # log m = 2 artanh s
     s = (mantissa - 1.0) / (mantissa + 1.0)
     q = s * s
     series = 1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * (1 / 11 + q * (1 / 13 + q * (
-        1 / 15 + q * (1 / 17 + q * (1 / 19 + q / 21))))))))  # fmt: skip
+        1 / 15 + q * (1 / 17 + q * (1 / 19 + q * (1 / 21)))))))))  # fmt: skip
     return exponent * LN_2 + 2.0 * s * (1.0 + q * series) + 0.0 * (x - x)
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def exponentials(values, n):
-    """Replace the first ``n`` values by their exponentials, to rounding of the exponent.
-
-    Below -345 by the value there, 1e-150: a product of two is still a normal number; others cost a hundred times more.
-    """
-    for q in range(n):
-        values[q] = exp(max(values[q], LEAST_EXPONENT))
-
-
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def logarithms(values, n):
-    """Replace the first ``n`` values by their logarithms."""
-    for q in range(n):
-        values[q] = logarithm(values[q])
+def sine_and_cosine(x):
+    """Of angles within -π/2 ... π/2, to 1e-16."""
+    h = 0.5 * x
+    q = h * h
+    # Taylor series of the half angle
+    sine = h * (1 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 + q * (-1 / 39916800 + q * (
+        1 / 6227020800 + q * (-1 / 1307674368000))))))))  # fmt: skip
+    cosine = 1 + q * (-1 / 2 + q * (1 / 24 + q * (-1 / 720 + q * (1 / 40320 + q * (-1 / 3628800 + q * (
+        1 / 479001600 + q * (-1 / 87178291200 + q * (1 / 20922789888000))))))))  # fmt: skip
+    return 2.0 * sine * cosine, (cosine - sine) * (cosine + sine)
