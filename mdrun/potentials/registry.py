@@ -118,7 +118,7 @@ def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", b
     Args:
         spec: see the module's text.
         numbers: atomic numbers of the structure's types.
-        precision: one of ``PRECISIONS``; models that know no choice stay in double.
+        precision: one of ``PRECISIONS``; a model of the user's learns of it if it has an attribute of that name.
         backend: "torch" for built-in models that evaluate by torch; a model of the user's is what it is.
 
     Raises:
@@ -139,8 +139,8 @@ def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", b
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 
-def in_double(model: ForceModel) -> list[str]:
-    """Names of those of a model's terms that know no other precision."""
+def without_precision(model: ForceModel) -> list[str]:
+    """Names of those of a model's terms that take no precision; all that is built in does."""
     terms = model.terms if isinstance(model, Sum) else [model]
     return [term.name for term in terms if not hasattr(term, "precision")]
 

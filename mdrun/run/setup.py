@@ -21,7 +21,7 @@ from mdrun.integrate.velocities import degrees_of_freedom, draw_momenta, is_at_r
 from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import default_model, in_double, load_model
+from mdrun.potentials.registry import default_model, load_model, without_precision
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.settings import Settings
@@ -91,8 +91,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
             error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
         ) from error
     notes += reasons
-    if settings.precision != DOUBLE.name and (stays := in_double(model)):
-        notes.append(f"--precision {settings.precision}: {', '.join(stays)} computes in double all the same")
+    if settings.precision != DOUBLE.name and (deaf := without_precision(model)):
+        notes.append(f"--precision {settings.precision} changes nothing for {', '.join(deaf)}: no attribute precision")
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
     state, velocities, n_dof = _first_state(structure, settings)
