@@ -87,12 +87,15 @@ def test_atoms_in_one_place_stop_the_run():
         evaluate(Atoms("Si3", positions=[[0, 0, 0], [0, 0, 0], [0, 0, 2.4]]), load_model("sw", (14,)))
 
 
-@pytest.mark.parametrize("distance", [3.77118, 3.7711799999, 3.771, 3.5])
-def test_nothing_jumps_and_nothing_is_lost_near_the_cutoff(distance):
+# In single precision r - aσ, of 0.27 Å in the last case, is rounded by 5e-7 Å, which its exponential, σ / (r - aσ) = 8,
+# makes 1.5e-5; 2e-19 counts as zero.
+@pytest.mark.parametrize(("precision", "rtol", "atol"), [("double", 1e-9, 1e-100), ("mixed", 3e-5, 1e-17)])
+@pytest.mark.parametrize("distance", [3.77118, 3.7711799999, 3.771, 3.72, 3.5])
+def test_nothing_jumps_and_nothing_is_lost_near_the_cutoff(distance, precision, rtol, atol):
     """aσ = 3.77118 Å, where the exponentials' arguments go to minus infinity."""
-    result = evaluate(Atoms("Si2", positions=[[0, 0, 0], [0, 0, distance]]), load_model("sw", (14,)))
+    result = evaluate(Atoms("Si2", positions=[[0, 0, 0], [0, 0, distance]]), load_model("sw", (14,), precision))
     x = 2.0951 / distance
     depth = 2.0951 / (distance - 3.77118) if distance < 3.77118 else -math.inf
     pair = 7.049556277 * 2.1683 * (0.6022245584 * x**4 - 1) * math.exp(max(depth, -700))
-    assert result.energy == pytest.approx(pair, rel=1e-9, abs=1e-100)
+    assert result.energy == pytest.approx(pair, rel=rtol, abs=atol)
     assert np.isfinite(result.forces).all()

@@ -38,8 +38,9 @@ from mdrun.verbs import refresh_neighbors
 
 TOY_SPECIES = ("H", "C", "N", "O")  # in ASE's table "just for fun", not for any serious use
 
-# Columns of ``pairs``; decays are per Å in powers of two: log2 g = G_START - G_DECAY r, the same for h.
-G_START, G_DECAY, H_START, H_DECAY, Q = range(5)  # and three zeros: tables are read by four columns
+# Columns of ``pairs``; decays are per Å in powers of two: g = G 2^(G_DECAY (REFERENCE - r)), the same for h.
+G, G_DECAY, H, H_DECAY, Q = range(5)  # and three zeros: tables are read by four columns
+REFERENCE = 3.0  # Å: exponents are small there, and with them what single precision rounds off
 # Columns of ``atoms``.
 N0, E0, SIX_V0, LAMBDA, KAPPA, BETA_ETA2, INVERSE_12_GAMMA1 = range(7)
 # The logistic cutoff; its slope, too, counts powers of two.
@@ -115,9 +116,9 @@ class EMT:
             logistic=np.array([slope / LN2, midpoint, end]),
             pairs=np.column_stack(
                 [
-                    (np.log(n0) + eta2 * beta * s0) / LN2,
+                    n0 * np.exp(eta2 * (beta * s0 - REFERENCE)),
                     eta2 / LN2,
-                    (np.log(n0) + kappa * s0) / LN2,
+                    n0 * np.exp(kappa * (s0 - REFERENCE / beta)),
                     kappa / beta / LN2,
                     v0 / (2 * gamma2 * n0),
                     np.zeros((len(symbols), 3)),
@@ -176,7 +177,8 @@ def _embed(packed, short, n_short, logistic, pairs, atoms, few, slope, zero, n_c
                 r2 = dx * dx + dy * dy + dz * dz
                 is_far = r2 >= end * end  # false for NaN, which must reach the forces
                 r = choose(is_far, end, sqrt(r2))  # keeps the exponents within range
-                g = exp2(b[G_START] - b[G_DECAY] * r) / (1.0 + exp2(max(steepness * (r - midpoint), LEAST_POWER)))
+                g = b[G] * exp2(b[G_DECAY] * (REFERENCE - r))
+                g /= 1.0 + exp2(max(steepness * (r - midpoint), LEAST_POWER))
                 density += choose(is_far, 0.0, g)
             e, slope[i] = _embedding(total(density, zero), atoms[int(packed[i, 3])])
             energy += e
@@ -206,12 +208,10 @@ def _push(packed, short, n_short, logistic, pairs, few, slopes, forces, zero, to
                 inverse = 1.0 / (r * inverse_w)  # one division for both w and 1/r
                 w = r * inverse
                 w_decay = steepness * (1.0 - w)
-                density = slopes[i] * exp2(b[G_START] - b[G_DECAY] * r)
-                f = density * (w_decay + b[G_DECAY])
-                density = slope * exp2(a[G_START] - a[G_DECAY] * r)
-                f += density * (w_decay + a[G_DECAY])
-                own = a[Q] * exp2(b[H_START] - b[H_DECAY] * r)
-                other = b[Q] * exp2(a[H_START] - a[H_DECAY] * r)
+                x = REFERENCE - r
+                f = slopes[i] * (b[G] * exp2(b[G_DECAY] * x)) * (w_decay + b[G_DECAY])
+                f += slope * (a[G] * exp2(a[G_DECAY] * x)) * (w_decay + a[G_DECAY])
+                own, other = a[Q] * b[H] * exp2(b[H_DECAY] * x), b[Q] * a[H] * exp2(a[H_DECAY] * x)
                 f -= own * (w_decay + b[H_DECAY]) + other * (w_decay + a[H_DECAY])
                 # -dE/dr / r of both atoms' energies: w / r is the inverse
                 f = choose(is_far, 0.0, LN2 * inverse * f)

@@ -50,9 +50,10 @@ ROUNDING = 1e-5  # relative, between entries that should agree in a file of few 
 MOST_TOLERANCE = 0.01  # as in LAMMPS
 N_MOMENTS = 12  # Mxx, Myy, Mzz, Myz, Mxz, Mxy, Vx, Vy, Vz, S, and two that make whole quads
 PUBLISHED_POWERS = (4.0, 0.0)  # p and q, which need no logarithms
-# Least exponent, so that a product of two exponentials is a normal number still; Å to the singular distance aσ, where
-# every exponential is long zero, and zero times the square of its inverse too.
-LIMITS: dict[type, tuple[float, float]] = {np.float64: (-345.0, 1e-9), np.float32: (-43.0, 1e-4)}
+CLOSEST = 1e-9  # Å to the singular distance aσ, where every exponential is long zero
+# Least exponent, so that a product of two exponentials is a normal number still; and the closest, so that such an
+# exponential times the square of its inverse is nothing.
+LIMITS: dict[type, tuple[float, float]] = {np.float64: (-345.0, CLOSEST), np.float32: (-43.0, 1e-4)}
 # Columns of the tables of pairs; the last four of the one that the loops read, of [i, j]: γσ of the centre j, and of
 # the centres i and j what an arm has with itself, λε (1 - cos θ0)².
 REACH2, SINGULAR, SIGMA, GAMMA_SIGMA, STRENGTH, HARDNESS, P, Q, GAMMA_SIGMA_BACK, OWN, OWN_BACK, _ = range(12)

@@ -23,14 +23,10 @@ from mdrun.potentials.base import Forces
 from mdrun.potentials.kernels import virial_tensor
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
-from mdrun.potentials.tersoff_kernels import collect, hand_to_ghosts, push_from_centres
+from mdrun.potentials.tersoff_kernels import MOST_STRETCH, collect, hand_to_ghosts, push_from_centres
 from mdrun.potentials.tersoff_parameters import ANGLE, BOND, read_tersoff, tables_of
 from mdrun.potentials.three_body_files import ThreeBodyFile
 from mdrun.verbs import sum_into_owners
-
-# Bound on the exponent of ζ: LAMMPS's, e to which is 1e30; in float32, which ends at 1e38, one from which on a bond's
-# order is as good as zero, too.
-MOST_STRETCH: dict[type, float] = {np.float64: 69.0776, np.float32: 40.0}
 
 
 @dataclass

@@ -15,10 +15,13 @@ from mdrun.lanes import LANES, indices_at, rows_at
 from mdrun.lookup import table_rows
 from mdrun.potentials.arithmetic import exp, sqrt
 from mdrun.potentials.kernels import FASTMATH
-from mdrun.potentials.tersoff_parameters import ANGLE, BOND
+from mdrun.potentials.tersoff_parameters import ANGLE, BOND, REFERENCE
 from mdrun.potentials.vector_math import logarithm, sine_and_cosine
 from mdrun.vectors import choose, n_lanes, total, zeros
 
+# Bound on the exponent of ζ: LAMMPS's, e to which is 1e30; in float32, which ends at 1e38, one from which on a bond's
+# order is as good as zero, too.
+MOST_STRETCH: dict[type, float] = {np.float64: 69.0776, np.float32: 40.0}
 STEEPEST = 40.0  # log of (βζ)^n from where on 1 may be neglected beside it
 FARTHEST = 100.0  # Å, the distance that the row far away is given, so that its powers stay finite
 A, LAMBDA_1, B, LAMBDA_2, BETA, N, BOND_INNER, BOND_OUTER = range(len(BOND))
@@ -95,8 +98,8 @@ def _radial(packed, centres, ends, n, bonds, angles, of_two, of_three, b, taper,
             f, df = _cutoff_function(r, p[BOND_INNER], p[BOND_OUTER])
         store(f, b[FC], q)
         store(df, b[DFC], q)
-        store(p[A] * exp(-p[LAMBDA_1] * r), b[REPEL], q)
-        store(p[B] * exp(-p[LAMBDA_2] * r), b[ATTRACT], q)
+        store(p[A] * exp(p[LAMBDA_1] * (REFERENCE - r)), b[REPEL], q)
+        store(p[B] * exp(p[LAMBDA_2] * (REFERENCE - r)), b[ATTRACT], q)
         store(ti * n_types + tj, b[KIND], q)
         for row in range(ZETA, N_ROWS):
             store(zeros(packed), b[row], q)

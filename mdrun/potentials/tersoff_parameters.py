@@ -16,6 +16,7 @@ COLUMNS = (
     Column("n", 0), Column("beta", 0), Column("lambda2", 0), Column("B", 0, is_energy=True), Column("R", 0),
     Column("D", 0), Column("lambda1", 0), Column("A", 0, is_energy=True),
 )  # fmt: skip
+REFERENCE = 2.0  # Å: near where bonds are, exponents are small, and with them what single precision rounds off
 BOND = ("A", "lambda1", "B", "lambda2", "beta", "n", "inner", "outer")
 ANGLE = ("gamma", "c2_d2", "d2", "costheta0", "stretch", "m", "inner", "outer")
 
@@ -60,7 +61,8 @@ def _mixed_1989() -> str:
 
 
 def tables_of(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """(n, n, 8) of bonds and (n, n, n, 8) of angles, columns ``BOND`` and ``ANGLE``.
+    """(n, n, 8) of bonds and (n, n, n, 8) of angles, columns ``BOND`` and ``ANGLE``; A and B times their exponentials
+    at ``REFERENCE``.
 
     A bond's parameters are those of the entry whose second and third element are the same.
 
@@ -81,7 +83,10 @@ def tables_of(table: Table) -> tuple[np.ndarray, np.ndarray]:
     d2 = np.where(table["d"] != 0, table["d"], 1.0) ** 2
     inner, outer = np.where(is_on, r - half, -1.0), np.where(is_on, r + half, 0.0)
     angle = [table["gamma"], table["c"] ** 2 / d2, d2, table["costheta0"], table["lambda3"] ** m, m, inner, outer]
-    columns = [table["A"], table["lambda1"], table["B"], table["lambda2"]]
+    repulsion, attraction = (
+        table[energy] * np.exp(-table[decay] * REFERENCE) for energy, decay in (("A", "lambda1"), ("B", "lambda2"))
+    )
+    columns = [repulsion, table["lambda1"], attraction, table["lambda2"]]
     columns += [np.where(table["n"] > 0, table["beta"], 0.0), np.where(table["n"] > 0, table["n"], 1.0), inner, outer]
     bond = np.ascontiguousarray(np.stack(columns, axis=-1)[:, second, second])
     return bond, np.stack(angle, axis=-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,24 +18,22 @@ from mdrun.potentials.emt import (
     EMT,
     END,
     G_DECAY,
-    G_START,
     H_DECAY,
-    H_START,
     INVERSE_12_GAMMA1,
     KAPPA,
     LAMBDA,
     MIDPOINT,
     N0,
+    REFERENCE,
     SIX_V0,
     SLOPE,
+    G,
+    H,
     Q,
 )
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.torch_pairs import DTYPES, as_forces, forces_and_sums, no_forces, offsets
 from mdrun.verbs import refresh_neighbors
-
-# Å: exponents are small there, and rounding in single precision with them. Tables hold g and h at this distance.
-REFERENCE = 3.0
 
 
 class TorchEMT:
@@ -54,10 +51,7 @@ class TorchEMT:
         emt, device, sums = self._emt, domain.backend.device, DTYPES[self.precision.sums]
         packed = domain.packed_in(self.precision.terms)
         if not self._tables:
-            at_reference = emt.pairs.copy()
-            for start, decay in ((G_START, G_DECAY), (H_START, H_DECAY)):
-                at_reference[:, start] = np.exp2(at_reference[:, start] - REFERENCE * at_reference[:, decay])
-            by_distance = (torch.from_numpy(t).to(packed) for t in (emt.logistic, at_reference))
+            by_distance = (torch.from_numpy(t).to(packed) for t in (emt.logistic, emt.pairs))
             self._tables = (*by_distance, torch.from_numpy(emt.atoms).to(device))
         logistic, pairs, atoms = self._tables
         slope, embedded = packed.new_empty(0, dtype=torch.float64), None
@@ -94,7 +88,7 @@ def _embed(sums: torch.dtype, device: torch.device) -> Callable:
         near = neighbors.long()
         a, b = _types(packed, near, len(pairs))
         _, is_far, r, inverse_w = _within(packed, near, logistic)
-        g = pairs[b, G_START] * torch.exp2(pairs[b, G_DECAY] * (REFERENCE - r)) / inverse_w
+        g = pairs[b, G] * torch.exp2(pairs[b, G_DECAY] * (REFERENCE - r)) / inverse_w
         density = torch.where(is_far, 0.0, g).sum(dim=1, dtype=sums).double()
         p = atoms[a if isinstance(a, int) else a[:, 0]].movedim(-1, 0)
         s = -torch.log(density / p[N0] * p[INVERSE_12_GAMMA1]) / p[BETA_ETA2]
@@ -120,10 +114,10 @@ def _push(sums: torch.dtype, totals: bool, device: torch.device) -> Callable:
         w_decay = logistic[SLOPE] * (1.0 - w)
         theirs = slopes[near.clamp(max=len(slopes) - 1)]
         x = REFERENCE - r
-        here = slopes[: len(near), None] * pairs[b, G_START] * torch.exp2(pairs[b, G_DECAY] * x)
-        there = theirs * pairs[a, G_START] * torch.exp2(pairs[a, G_DECAY] * x)
-        own = pairs[a, Q] * pairs[b, H_START] * torch.exp2(pairs[b, H_DECAY] * x)
-        other = pairs[b, Q] * pairs[a, H_START] * torch.exp2(pairs[a, H_DECAY] * x)
+        here = slopes[: len(near), None] * pairs[b, G] * torch.exp2(pairs[b, G_DECAY] * x)
+        there = theirs * pairs[a, G] * torch.exp2(pairs[a, G_DECAY] * x)
+        own = pairs[a, Q] * pairs[b, H] * torch.exp2(pairs[b, H_DECAY] * x)
+        other = pairs[b, Q] * pairs[a, H] * torch.exp2(pairs[a, H_DECAY] * x)
         f = here * (w_decay + pairs[b, G_DECAY]) + there * (w_decay + pairs[a, G_DECAY])
         f = f - own * (w_decay + pairs[b, H_DECAY]) - other * (w_decay + pairs[a, H_DECAY])
         f = LN2 * w / r * f  # -dE/dr / r of both atoms' energies

@@ -19,7 +19,7 @@ from mdrun.potentials.torch_centres import TorchCentres, parameters
 def torch_stillinger_weber(model: StillingerWeber) -> TorchCentres:
     """The same model by torch."""
     n = len(model.angle)
-    tables = (model.pair.reshape(n, n, -1), model.angle.reshape(n * n, n, -1))
+    tables = (model.pair, model.angle.reshape(n * n, n, -1))
     return TorchCentres(model.name, model.short_list.reach2, stillinger_weber, tables)
 
 
@@ -52,8 +52,8 @@ def stillinger_weber(
     p = parameters(pair, mine, theirs)
     depth = 1.0 / (r - p[sw.SINGULAR]).clamp(max=-sw.CLOSEST)
     log = torch.log(p[sw.SIGMA] / r)
-    shape = p[sw.B] * torch.exp(p[sw.P] * log) - torch.exp(p[sw.Q] * log)
-    pairs = torch.where(is_near, p[sw.STRENGTH] * shape * torch.exp(p[sw.SIGMA] * depth), 0.0)
+    shape = p[sw.HARDNESS] * torch.exp(p[sw.P] * log) - p[sw.STRENGTH] * torch.exp(p[sw.Q] * log)
+    pairs = torch.where(is_near, shape * torch.exp(p[sw.SIGMA] * depth), 0.0)
     g = torch.exp(p[sw.GAMMA_SIGMA] * depth)
     a = parameters(angle, (mine * len(pair) + theirs)[:, :, None], theirs[:, None])
     bends = a[0] * g[:, :, None] * g[:, None] * (_cosines(u) - a[1]).square()
@@ -70,7 +70,8 @@ def tersoff(
     g = a[tk.GAMMA] * (1.0 + a[tk.C2_D2] * square / (a[tk.D2] + square))
     difference = r[:, :, None] - r[:, None]
     cube = difference * torch.where(a[tk.M] == 3.0, difference.square(), 1.0)
-    stretch = torch.exp((a[tk.STRETCH] * cube).clamp(-tk.MOST_STRETCH, tk.MOST_STRETCH))
+    most = tk.MOST_STRETCH[np.float32 if r.dtype == torch.float32 else np.float64]
+    stretch = torch.exp((a[tk.STRETCH] * cube).clamp(-most, most))
     third = _cutoff_function(r[:, None], a[tk.INNER], a[tk.OUTER])
     zeta = torch.where(_others(is_near), third * g * stretch, 0.0).sum(dim=2)
 
@@ -78,9 +79,10 @@ def tersoff(
     is_alone = zeta == 0.0  # without a third atom there is nothing to feel
     power = p[tk.N] * (p[tk.BETA] + torch.log(torch.where(is_alone, 1.0, zeta)))  # log of (βζ)^n
     order = torch.exp(torch.nn.functional.softplus(power, threshold=40.0) / (-2.0 * p[tk.N]))
-    attraction = torch.where(is_alone, 1.0, order) * p[tk.B] * torch.exp(-p[tk.LAMBDA_2] * r)
+    x = tk.REFERENCE - r
+    attraction = torch.where(is_alone, 1.0, order) * p[tk.B] * torch.exp(p[tk.LAMBDA_2] * x)
     bonds = _cutoff_function(r, p[tk.BOND_INNER], p[tk.BOND_OUTER]) * (
-        p[tk.A] * torch.exp(-p[tk.LAMBDA_1] * r) - attraction
+        p[tk.A] * torch.exp(p[tk.LAMBDA_1] * x) - attraction
     )
     return 0.5 * torch.where(is_near, bonds, 0.0).sum(dim=1, dtype=sums)
 
