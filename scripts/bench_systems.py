@@ -185,6 +185,9 @@ def ase_emt(peers: Path, scratch: Path, structure: Path) -> Runner:
 def systems(python: Path, peers: Path, scratch: Path) -> list[System]:
     """Everything that the benchmark knows."""
 
+    def ours(path: Path, *options: str) -> dict[str, Runner]:
+        return {f"mdrun, {p}": mdrun(python, scratch, path, *options, "--precision", p) for p in ("double", "mixed")}
+
     def lj(name: str, cells: int, n_steps: int) -> System:
         path = scratch / f"argon{cells}.extxyz"
         write(path, argon(cells))
@@ -193,7 +196,7 @@ def systems(python: Path, peers: Path, scratch: Path) -> list[System]:
             name,
             4 * cells**3,
             n_steps,
-            {f"mdrun, {p}": mdrun(python, scratch, path, *LJ_OPTIONS, "--precision", p) for p in ("double", "mixed")},
+            ours(path, *LJ_OPTIONS),
             {"LAMMPS": lammps(peers, scratch, deck), "GROMACS, mixed": gromacs(peers, scratch, cells)},
         )
 
@@ -207,11 +210,11 @@ def systems(python: Path, peers: Path, scratch: Path) -> list[System]:
             file=POTENTIALS / file, timestep_ps=fs / 1000,
         )  # fmt: skip
         options = ("--timestep", str(fs), "--init-temperature", str(kelvin), "--seed", "1")
-        mine = mdrun(python, scratch, path, "--model", f"{style.split('/')[0]}:{POTENTIALS / file}", *options)
+        model = ("--model", f"{style.split('/')[0]}:{POTENTIALS / file}")
         theirs = {"LAMMPS": lammps(peers, scratch, deck)}
         if style.startswith("eam"):
             theirs["LAMMPS -sf opt"] = lammps(peers, scratch, deck, "-sf", "opt")
-        return System(name, len(atoms), n_steps, {"mdrun, double": mine}, theirs)
+        return System(name, len(atoms), n_steps, ours(path, *model, *options), theirs)
 
     silicon = {"n_steps": 60, "kelvin": 1000, "fs": 1.0, "mass": 28.0855}
     copper = bulk("Cu", "fcc", a=3.615, cubic=True).repeat((20, 20, 20))
@@ -231,7 +234,7 @@ def systems(python: Path, peers: Path, scratch: Path) -> list[System]:
             "Cu EMT, 32,000",
             len(copper),
             60,
-            {"mdrun, double": mdrun(python, scratch, copper_path, *emt_options)},
+            ours(copper_path, *emt_options),
             {"ASE": ase_emt(peers, scratch, copper_path)},
         ),
         lj("LJ liquid, 1,000,188", 63, 40),
