@@ -28,6 +28,12 @@ from mdrun.scope import Scope
 from mdrun.state import FIELDS, Field, State
 
 DATA = Path(__file__).parent / "data"
+# The pair potentials of the reference set, from what index_pairs.json says of them.
+REFERENCE_PAIRS = {
+    "morse": "morse:D={D_eV},a={alpha_invA},r0={r0_A},cutoff={cutoff_A},shift={shift}",
+    "zbl": "zbl:inner={inner_A},outer={outer_A}",
+    "coulomb dsf": "dsf:alpha={alpha_invA},cutoff={cutoff_A}",
+}
 
 
 @dataclass

@@ -24,7 +24,7 @@ from mdrun.potentials.morse import morse
 from mdrun.potentials.registry import load_model
 from mdrun.potentials.yukawa import yukawa
 from mdrun.units import COULOMB, LAMMPS_COULOMB
-from tests.systems import DATA, evaluate, pfcc, species_of
+from tests.systems import DATA, REFERENCE_PAIRS, evaluate, pfcc, species_of
 
 REFERENCE = DATA / "reference"
 NACL = 5.64  # Å
@@ -212,12 +212,6 @@ def test_the_energy_of_rock_salt_is_madelungs():
 
 # LAMMPS
 
-SPECS = {
-    "morse": "morse:D={D_eV},a={alpha_invA},r0={r0_A},cutoff={cutoff_A},shift={shift}",
-    "zbl": "zbl:inner={inner_A},outer={outer_A}",
-    "coulomb dsf": "dsf:alpha={alpha_invA},cutoff={cutoff_A}",
-}
-
 
 @pytest.mark.parametrize(
     "case", json.loads((REFERENCE / "index_pairs.json").read_text()), ids=lambda case: case["file"]
@@ -225,7 +219,7 @@ SPECS = {
 def test_reference_files_are_met(case):
     """To 1e-9, 1e-7 eV/Å and 1e-8 eV/Å³, or to what eight decimals of the positions leave of stiff forces."""
     atoms = read(REFERENCE / case["file"])
-    model = load_model(SPECS[case["model"]["kind"]].format(**case["model"]), species_of(atoms))
+    model = load_model(REFERENCE_PAIRS[case["model"]["kind"]].format(**case["model"]), species_of(atoms))
     result = evaluate(atoms, model)
     # rounding moves each coordinate by 1e-8 / sqrt(12), rms
     moved = atoms.copy()

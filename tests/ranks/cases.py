@@ -15,8 +15,6 @@ from mdrun.potentials.eam import EAM
 from mdrun.potentials.emt import EMT
 from mdrun.potentials.lennard_jones import load, make_lennard_jones
 from mdrun.potentials.registry import load_model
-from tests.many_body import is_exact
-from tests.many_body import references as many_body_references
 from tests.ranks.builders import (
     CORNERS,
     FCC,
@@ -36,7 +34,7 @@ from tests.ranks.builders import (
     slab,
     warmed,
 )
-from tests.systems import DATA, pfcc, species_of
+from tests.systems import DATA, REFERENCE_PAIRS, pfcc, species_of
 
 RANKS = (1, 2, 3, 4, 5)
 EPSILON, SIGMA, CUTOFF = 0.0104, 3.40, 8.5  # the casebook's argon
@@ -54,8 +52,10 @@ def emt(atoms: Atoms) -> ForceModel:
 
 # The reference set: LAMMPS, 22 Jul 2025.
 
-REFERENCE = {entry["file"]: entry for entry in json.loads((DATA / "reference" / "index.json").read_text())} | {
-    entry["file"]: entry for kind in ("sw", "tersoff") for entry in many_body_references(kind) if is_exact(entry)
+REFERENCE = {
+    entry["file"]: entry
+    for index in ("index", "index_pairs", "index_many_body")
+    for entry in json.loads((DATA / "reference" / f"{index}.json").read_text())
 }
 
 
@@ -65,6 +65,8 @@ def reference_atoms(file: str) -> Atoms:
 
 def reference_model(file: str, atoms: Atoms) -> ForceModel:
     model = REFERENCE[file]["model"]
+    if model["kind"] in REFERENCE_PAIRS:
+        return load_model(REFERENCE_PAIRS[model["kind"]].format(**model), species_of(atoms))
     if model["kind"] in ("sw", "tersoff"):
         return load_model(f"{model['kind']}:{DATA / 'potentials' / model['file']}", species_of(atoms))
     if model["kind"] != "lj":

@@ -15,10 +15,18 @@ Answers = Callable[[int], dict[str, np.ndarray]]
 
 @pytest.fixture(scope="session")
 def answers() -> Answers:
-    """``answers(n)``: the arrays of the jobs on n ranks, by "job/name".
+    """``answers(n)``: the arrays of the jobs on n ranks, by "job/name"."""
+    return _answers(jobs_on)
 
-    One rank always goes first: it compiles, the others find the kernels in the cache.
-    """
+
+@pytest.fixture(scope="session")
+def lower_answers() -> Answers:
+    """The same in mixed and single precision: other kernels, which take their own time to compile."""
+    return _answers(lambda _: "lower")
+
+
+def _answers(jobs_on: Callable[[int], str]) -> Answers:
+    """One rank always goes first: it compiles, the others find the kernels in the cache."""
     found: dict[int, dict[str, np.ndarray] | RanksFailed] = {}
 
     def of(n_ranks: int) -> dict[str, np.ndarray]:

@@ -28,6 +28,7 @@ def sleep(comm: Comm) -> dict[str, np.ndarray]:
 
 JOBS: dict[str, Job] = {
     "statics": statics.compute,
+    "lower": statics.compute_in_lower_precision,
     "dynamics": dynamics.compute,
     "casebook": dynamics.compute_casebook,
     "langevin": dynamics.compute_noise,
