@@ -27,24 +27,19 @@ POTENTIALS = Path(__file__).resolve().parent.parent / "tests" / "data" / "potent
 
 @dataclass(frozen=True)
 class System:
-    """A crystal that is heated, and its model.
-
-    Attributes:
-        has_mixed: whether the CPU path knows mixed precision, too.
-    """
+    """A crystal that is heated, and its model."""
 
     cell: Atoms
     model: str
     kelvin: float
     timestep_fs: float
-    has_mixed: bool = False
 
 
 SILICON = bulk("Si", "diamond", a=5.431, cubic=True)
 COPPER = bulk("Cu", "fcc", a=3.615, cubic=True)
 SYSTEMS = {
-    "lj": System(bulk("Ar", "fcc", a=5.4, cubic=True), "lj", 80, 2, has_mixed=True),
-    "eam": System(COPPER, f"eam:{POTENTIALS / 'Cu_mishin1.eam.alloy'}", 1600, 5, has_mixed=True),
+    "lj": System(bulk("Ar", "fcc", a=5.4, cubic=True), "lj", 80, 2),
+    "eam": System(COPPER, f"eam:{POTENTIALS / 'Cu_mishin1.eam.alloy'}", 1600, 5),
     "emt": System(COPPER, "emt", 1600, 5),
     "sw": System(SILICON, "sw", 1000, 1),
     "tersoff": System(SILICON, "tersoff", 1000, 1),
@@ -77,8 +72,6 @@ def rates(scratch: Path, system: System, cells: int, options: argparse.Namespace
         f"{options.device}, torch, double": (options.device, "torch", "double"),
         f"{options.device}, torch, mixed": (options.device, "torch", "mixed"),
     }
-    if not system.has_mixed:
-        del paths["CPU, Numba, mixed"]
     found: dict[str, list[float]] = {name: [] for name in paths}
     for turn in range(options.repeats + 1):  # the first, which fills caches, does not count
         for name, path in paths.items():
