@@ -14,11 +14,19 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import caching, dispatcher
+
+# Compiled into kernels of other files, which Numba alone would go on loading when one of these has changed.
+INLINED = (
+    "vectors.py", "lanes.py", "lookup.py", "buffers.py", "philox.py", "neighbors/grid.py", "potentials/arithmetic.py",
+    "potentials/pair_sums.py", "potentials/short_list.py", "potentials/tersoff_parameters.py",
+    "potentials/vector_math.py",
+)  # fmt: skip
 
 
 def keep_kernels() -> Path | None:
@@ -81,10 +89,18 @@ class _SharedFile(caching.IndexDataCacheFile):
         self._save_index(self._load_index() | {key: name})
 
 
+@cache
+def _inlined_sources() -> str:
+    digest = hashlib.sha256()
+    for name in INLINED:
+        digest.update((Path(__file__).parent / name).read_bytes())
+    return digest.hexdigest()
+
+
 class _SharedCache(caching.FunctionCache):
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp()
+        stamp = (self._impl.locator.get_source_stamp(), _inlined_sources())
         self._cache_file = _SharedFile(self._cache_path, self._impl.filename_base, stamp)
 
     @contextlib.contextmanager

@@ -52,6 +52,7 @@ class Scope:
         self.strategy.publish(self.context, domain)
         with activate_dd_context(self.context):
             result = self.model(domain, totals)
+        result.forces = result.forces.detach()  # the graph of one step would hold on to all that came before
         if tuple(result.forces.shape) != (domain.n_owned, 3):
             raise ValueError(
                 f"model {self.model.name} returned forces of shape {tuple(result.forces.shape)}; "

@@ -195,7 +195,7 @@ square_root = _function_of("sqrt")
 
 @intrinsic
 def to_index(typing_context, x):
-    """Floating-point numbers without their fraction, as int32."""
+    """Floating-point numbers without their fraction, as int32; undefined of NaN and of what is too large."""
     result = Vector(types.int32, x.count) if isinstance(x, Vector) else types.int32
 
     def emit(context, builder, sig, args):

@@ -41,11 +41,14 @@ def program() -> None:
 
     The interpreter is not taken down: with torch and Numba in it that takes a second, and on several ranks the
     communication library's threads may outlive it and abort it, which a launcher would take for a failure of the run.
+    What is registered with ``atexit`` is not called.
     """
     try:
         main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if code and not isinstance(leaving.code, int):  # words, as Python itself takes them
+            print(leaving.code, file=sys.stderr)
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -89,6 +89,7 @@ class TorchNeighborList:
             if longest < self._width:
                 break
             self._width = -(-int(longest * SLACK + 1) // ROUND_TO) * ROUND_TO
+            self.matrix = self.matrix.new_empty((0, 0))  # lets the old rows go before the new ones come
             self.n_growths += 1
         self.matrix[:, -1] = positions.shape[1]  # where what is no neighbour was written
 

@@ -53,7 +53,7 @@ class EMT:
     """Two passes over the list, the slope of the embedding energy refreshed between them.
 
     In mixed precision what a pair contributes is computed in float32; an atom's density, force, energy and virial are
-    summed, and the embedding is computed, in float64.
+    summed (beyond the few terms that meet in one lane of a vector), and the embedding is computed, in float64.
 
     Attributes:
         cutoff: Å, where pairs end; 0.5 Å beyond the middle of the logistic.

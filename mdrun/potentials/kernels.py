@@ -23,11 +23,9 @@ import torch
 from numba import njit, prange
 from numba.extending import overload, register_jitable
 
-from mdrun import lanes, lookup, vectors
 from mdrun.domain import Domain
 from mdrun.lanes import indices_at, rows_at
 from mdrun.lookup import FEW, QUAD, table_rows
-from mdrun.potentials import arithmetic
 from mdrun.potentials.base import Forces
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.vectors import choose, n_lanes, total, zeros
@@ -130,11 +128,8 @@ def virial_tensor(six: np.ndarray) -> torch.Tensor:
 @cache
 def pair_loop(formula: Formula) -> Callable:
     """The loop of a formula, compiled for whole vectors of whatever type it is called with."""
-    # Numba's cache on disk knows a formula by its name; its text, and that of what it may call, makes an edited one
-    # another kernel.
-    parts = (formula, arithmetic, vectors, lanes, lookup)
-    source = "".join(inspect.getsource(part) for part in parts)
-    text = hashlib.sha256(source.encode()).hexdigest()
+    # Numba's cache on disk knows a formula by its name; its text makes an edited one another kernel.
+    text = hashlib.sha256(inspect.getsource(formula).encode()).hexdigest()
     charged = uses_charges(formula)
 
     if charged:

@@ -9,8 +9,6 @@ from numba import njit, prange
 from mdrun.domain import Domain
 from mdrun.lanes import LANES, append_negative, gather_rows
 
-CHUNK = 64  # owned rows that share the kernels' working buffers; these stay in the first-level cache
-
 
 class ShortList:
     """Picks them anew at each evaluation out of the domain's list, whose skin makes it several times longer.

@@ -30,7 +30,7 @@ Energy = Callable[..., Tensor]
 
 BLOCK = {"cpu": 1 << 19, "cuda": 1 << 23}  # pairs of neighbours in a chunk of rows
 STRIDE = 4  # of the width
-SPARE = 2  # neighbours that may come near any one centre from one step to the next
+SPARE = 6  # neighbours that may come near any one centre from one step to the next
 
 
 class TorchCentres:
@@ -44,7 +44,10 @@ class TorchCentres:
     """
 
     is_compiled = True
-    non_finite_means = "Atoms lie in one place, or crowd around another: lower --timestep or relax the structure first."
+    non_finite_means = (
+        "Atoms lie in one place, or crowd around another faster than the kept rows foresee: "
+        "lower --timestep or relax the structure first."
+    )
 
     def __init__(self, name: str, reach2: np.ndarray, energy: Energy, tables: tuple[np.ndarray, ...]) -> None:
         self.name, self.cutoff = name, float(reach2.max()) ** 0.5
@@ -65,7 +68,7 @@ class TorchCentres:
         if rows_are_known:
             self._make_room(int(self._longest.read()))
         forces, sums, longest = self._push_all(domain, packed)
-        if rows_are_known:  # the device is not waited for: what ran over all the same ends the run
+        if rows_are_known and domain.backend.looks_late:  # no waiting: what ran over all the same ends the run
             forces.masked_fill_(longest > self._width, torch.nan)
         elif (most := int(longest)) > self._width:
             self._make_room(most)
