@@ -22,6 +22,8 @@ from numba.extending import lower_builtin, register_model
 intrinsic: Any = numba_intrinsic  # its callers pass no typing context, which a type checker can't know
 
 BITS = 512
+# Sums may be reordered into vectors, but infinities and NaN keep their meaning: they must reach the forces.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 _I32 = ir.IntType(32)
 
 

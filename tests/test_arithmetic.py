@@ -13,8 +13,7 @@ from numba import njit
 
 from mdrun.lanes import LANES, indices_at
 from mdrun.potentials import arithmetic
-from mdrun.potentials.kernels import FASTMATH
-from mdrun.vectors import Vector, n_lanes
+from mdrun.vectors import FASTMATH, Vector, n_lanes
 from tests.test_vectors import store
 
 

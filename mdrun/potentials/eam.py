@@ -24,11 +24,11 @@ from mdrun.lookup import table_rows
 from mdrun.potentials.arithmetic import sqrt
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
 from mdrun.potentials.eam_files import EamTables, read_eam
-from mdrun.potentials.kernels import FASTMATH, virial_tensor
+from mdrun.potentials.kernels import virial_tensor
 from mdrun.potentials.pair_sums import no_pairs, settle, with_pairs
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
-from mdrun.vectors import choose, floor, n_lanes, total, zeros
+from mdrun.vectors import FASTMATH, choose, floor, n_lanes, total, zeros
 from mdrun.verbs import refresh_neighbors
 
 MANY = True  # rows of tables, too many to choose among by comparisons

@@ -29,11 +29,11 @@ from mdrun.lanes import indices_at, rows_at
 from mdrun.lookup import choice_among, table_rows
 from mdrun.potentials.arithmetic import LN2, exp2, sqrt
 from mdrun.potentials.base import Forces, UnknownSpecies, symbols_of
-from mdrun.potentials.kernels import FASTMATH, virial_tensor
+from mdrun.potentials.kernels import virial_tensor
 from mdrun.potentials.pair_sums import no_pairs, settle, with_pairs
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
-from mdrun.vectors import choose, n_lanes, total, zeros
+from mdrun.vectors import FASTMATH, choose, n_lanes, total, zeros
 from mdrun.verbs import refresh_neighbors
 
 TOY_SPECIES = ("H", "C", "N", "O")  # in ASE's table "just for fun", not for any serious use

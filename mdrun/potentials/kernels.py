@@ -15,23 +15,20 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numba
 import numpy as np
 import torch
 from numba import njit, prange
-from numba.extending import overload, register_jitable
+from numba.extending import register_jitable
 
 from mdrun.domain import Domain
 from mdrun.lanes import indices_at, rows_at
-from mdrun.lookup import FEW, QUAD, table_rows
+from mdrun.lookup import FEW, QUAD, choice_among, table_rows
 from mdrun.potentials.base import Forces
+from mdrun.potentials.pair_sums import no_pairs, settle, with_pairs
 from mdrun.potentials.precision import DOUBLE, Precision
-from mdrun.vectors import choose, n_lanes, total, zeros
-
-# Sums may be reordered into vectors, but infinities and NaN keep their meaning: they must reach the forces.
-FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+from mdrun.vectors import FASTMATH, choose, n_lanes, zeros
 
 Formula = Callable[..., tuple[float, float]]
 
@@ -76,7 +73,7 @@ def by_numba(potential: PairPotential, domain: Domain, totals: bool) -> Forces:
         domain.neighbors.numpy(),
         domain.n_neighbors.numpy(),
         table.astype(terms, copy=False),
-        mixture_of(len(table)),
+        choice_among(len(table)),
         forces,
         potential.precision.sums(0),
         True if totals else None,
@@ -87,13 +84,6 @@ def by_numba(potential: PairPotential, domain: Domain, totals: bool) -> Forces:
     return Forces(torch.from_numpy(forces), float(sums[0]), virial_tensor(sums[1:]))
 
 
-def mixture_of(n_types: int) -> Any:
-    """What tells Numba by its type how to look up parameters, and so compiles a loop of its own."""
-    if n_types == 1:
-        return None
-    return (True,) * n_types if n_types <= FEW else True
-
-
 def whole_quads(table: np.ndarray) -> np.ndarray:
     """A (n_types, n_types, n) table with zeros added to its rows until lookups by four columns fit."""
     return np.pad(table, ((0, 0), (0, 0), (0, -table.shape[2] % QUAD)))
@@ -102,17 +92,6 @@ def whole_quads(table: np.ndarray) -> np.ndarray:
 def pair_formula(function: Formula) -> Formula:
     """Decorator: this function of plain arithmetic can be called by the loops, and by Python for tests."""
     return register_jitable(inline="always")(function)
-
-
-def _parameters(table, rows, mixture):
-    """In loops: the first row of a table for all lanes, or for a mixture each lane's own."""
-
-
-@overload(_parameters, inline="always")
-def _choose_parameters(table, rows, mixture):
-    if isinstance(mixture, numba.types.NoneType):
-        return lambda table, rows, mixture: table[0]
-    return lambda table, rows, mixture: table_rows(table, rows, mixture)
 
 
 def uses_charges(formula: Formula) -> bool:
@@ -141,19 +120,19 @@ def pair_loop(formula: Formula) -> Callable:
             return formula(r2, p)
 
     @njit(parallel=True, cache=True, fastmath=FASTMATH, error_model="numpy")
-    def loop(packed, charges, neighbors, n_neighbors, table, mixture, forces, zero, totals, n_chunks):
+    def loop(packed, charges, neighbors, n_neighbors, table, few, forces, zero, totals, n_chunks):
         """Fill ``forces``; half sums of energy and virial, since each pair is met from both of its ends."""
         assert text
         n = len(forces)
-        energy = wxx = wyy = wzz = wyz = wxz = wxy = 0.0
+        sums = np.zeros((n_chunks, 7))
         for chunk in prange(n_chunks):
             for i in range(chunk * n // n_chunks, (chunk + 1) * n // n_chunks):
                 xi, yi, zi = packed[i, 0], packed[i, 1], packed[i, 2]
                 row, mine = neighbors[i], table[int(packed[i, 3])]
-                fx = fy = fz = e = vxx = vyy = vzz = vyz = vxz = vxy = zeros(packed)
+                s = no_pairs(packed)
                 for k in range(0, n_neighbors[i], n_lanes(packed)):  # the last vector is filled up with a row far away
                     x, y, z, types = rows_at(packed, row, k)
-                    p = _parameters(mine, types, mixture)
+                    p = table_rows(mine, types, few)
                     qq = zeros(packed)
                     if charges is not None:
                         qq = charges[i] * charges[min(indices_at(row, k, packed), len(charges) - 1)]
@@ -161,27 +140,8 @@ def pair_loop(formula: Formula) -> Callable:
                     r2 = dx * dx + dy * dy + dz * dz
                     u, f = pair(r2, p, qq)
                     is_far = r2 >= p[0]  # false for NaN, which must reach the force
-                    f = choose(is_far, 0.0, f)
-                    fx -= f * dx
-                    fy -= f * dy
-                    fz -= f * dz
-                    if totals is not None:
-                        e += choose(is_far, 0.0, u)
-                        vxx += f * dx * dx
-                        vyy += f * dy * dy
-                        vzz += f * dz * dz
-                        vyz += f * dy * dz
-                        vxz += f * dx * dz
-                        vxy += f * dx * dy
-                forces[i, 0], forces[i, 1], forces[i, 2] = total(fx, zero), total(fy, zero), total(fz, zero)
-                if totals is not None:
-                    energy += total(e, zero)
-                    wxx += total(vxx, zero)
-                    wyy += total(vyy, zero)
-                    wzz += total(vzz, zero)
-                    wyz += total(vyz, zero)
-                    wxz += total(vxz, zero)
-                    wxy += total(vxy, zero)
-        return 0.5 * np.array([energy, wxx, wyy, wzz, wyz, wxz, wxy])
+                    s = with_pairs(s, choose(is_far, 0.0, u), choose(is_far, 0.0, f), (dx, dy, dz), totals)
+                settle(s, zero, forces[i], sums[chunk])
+        return 0.5 * sums.sum(axis=0)
 
     return loop

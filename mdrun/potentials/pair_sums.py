@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from mdrun.potentials.kernels import FASTMATH
-from mdrun.vectors import total, zeros
+from mdrun.vectors import FASTMATH, total, zeros
 
 
 @njit(cache=True)

@@ -28,13 +28,13 @@ from mdrun.lanes import rows_at
 from mdrun.lookup import choice_among, table_rows
 from mdrun.potentials.arithmetic import exp, sqrt
 from mdrun.potentials.base import Forces
-from mdrun.potentials.kernels import FASTMATH, virial_tensor
+from mdrun.potentials.kernels import virial_tensor
 from mdrun.potentials.pair_sums import no_pairs, settle, with_pushes
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.potentials.short_list import ShortList
 from mdrun.potentials.three_body_files import Column, Table, ThreeBodyFile, parse_three_body, read_three_body
 from mdrun.potentials.vector_math import logarithm
-from mdrun.vectors import choose, n_lanes, total, zeros
+from mdrun.vectors import FASTMATH, choose, n_lanes, total, zeros
 from mdrun.verbs import refresh_neighbors
 
 COLUMNS = (

@@ -14,10 +14,9 @@ from mdrun.buffers import load, store
 from mdrun.lanes import LANES, indices_at, rows_at
 from mdrun.lookup import table_rows
 from mdrun.potentials.arithmetic import exp, sqrt
-from mdrun.potentials.kernels import FASTMATH
 from mdrun.potentials.tersoff_parameters import ANGLE, BOND, REFERENCE
 from mdrun.potentials.vector_math import logarithm, sine_and_cosine
-from mdrun.vectors import choose, n_lanes, total, zeros
+from mdrun.vectors import FASTMATH, choose, n_lanes, total, zeros
 
 # Bound on the exponent of ζ: LAMMPS's, e to which is 1e30; in float32, which ends at 1e38, one from which on a bond's
 # order is as good as zero, too.
