@@ -6,15 +6,18 @@ fail in whatever collective they wait in, read the posted error and follow with 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,9 +25,15 @@ from mdrun.clock import timed
 from mdrun.errors import InputError, PeerError
 from mdrun.launch import launch_environment
 
+if TYPE_CHECKING:
+    from mdrun.mailbox import Mailbox
+
+SHARED_MEMORY = "MDRUN_SHARED_MEMORY"  # 0 in the environment: ranks of one host write to sockets all the same
 ERROR_KEY = "mdrun/error"
 COUNT_KEY = "mdrun/errors"
 TOLD_KEY = "mdrun/told"
+GONE_KEY = "mdrun/gone"
+FAREWELL = 2.0  # seconds for the others to leave before rank 0 does; one that was killed never says so
 PATIENCE = 5.0  # seconds for rank 0 to write down what happened before the others let the launcher kill it
 
 
@@ -98,24 +107,22 @@ class Comm:
 
 
 class ProcessComm(Comm):
-    """Gloo (CPU) and, where there is a GPU, NCCL, over ``torch.distributed``."""
+    """The default process group of ``torch.distributed``: gloo (CPU) and, where there is a GPU, NCCL."""
 
     def __init__(self, timeout_s: float) -> None:
         super().__init__()
         import torch.distributed as dist
 
         self._dist = dist
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
         self._timeout_s = timeout_s
         self._store = dist.distributed_c10d._get_default_store()
         self._mesh: Any = None
 
-    def _call(self, collective, *args, **kwargs) -> None:
+    def _call(self, collective, *args, **kwargs) -> Any:
         try:
-            collective(*args, **kwargs)
+            return collective(*args, **kwargs)
         except RuntimeError as error:
             raise PeerError(
                 f"rank {self.rank} lost contact with another rank, or waited more than {self._timeout_s:g} s for it "
@@ -151,9 +158,12 @@ class ProcessComm(Comm):
     def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
         out = rows.new_empty((sum(recv_sizes), *rows.shape[1:]))
         self._call(self._dist.all_to_all_single, out, rows.contiguous(), list(recv_sizes), list(send_sizes))
-        row_bytes = rows.element_size() * (rows[0].numel() if len(rows) else 0)
-        self.bytes_sent += (sum(send_sizes) - send_sizes[self.rank]) * row_bytes
+        self._count_bytes(rows, send_sizes)
         return out
+
+    def _count_bytes(self, rows: Tensor, send_sizes: Sequence[int]) -> None:
+        row_bytes = rows.element_size() * math.prod(rows.shape[1:])
+        self.bytes_sent += (sum(send_sizes) - send_sizes[self.rank]) * row_bytes
 
     @timed("communication")
     def exchange_and_agree(
@@ -217,6 +227,13 @@ class ProcessComm(Comm):
             time.sleep(0.02)
         return True
 
+    def _wait_for_the_others(self) -> None:
+        """Until they have asked the store, which may be this process's, for the last time."""
+        deadline = time.monotonic() + FAREWELL
+        while self._store.add(GONE_KEY, 0) < self.size - 1 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.05)  # for the last answer to arrive
+
     def abort(self) -> None:
         if not self._dist.is_initialized():
             return
@@ -227,9 +244,9 @@ class ProcessComm(Comm):
         try:
             if self.rank == 0:
                 self._store.set(TOLD_KEY, "1")
-                time.sleep(0.2)
-            else:
-                self._comes(TOLD_KEY)
+                self._wait_for_the_others()
+            elif self._comes(TOLD_KEY):
+                self._store.add(GONE_KEY, 1)
         except RuntimeError:
             pass
 
@@ -237,6 +254,101 @@ class ProcessComm(Comm):
         if self._dist.is_initialized():
             self._call(self._dist.barrier)
             self._dist.destroy_process_group()
+
+
+class HostComm(ProcessComm):
+    """All ranks on one host: what lies in main memory goes through a mailbox, the rest as the parent sends it."""
+
+    def __init__(self, timeout_s: float, mailbox: Mailbox) -> None:
+        super().__init__(timeout_s)
+        self._mailbox = mailbox
+
+    @timed("communication")
+    def all_gather(self, row: Tensor) -> Tensor:
+        if row.device.type != "cpu":
+            return super().all_gather(row)
+        copies = row.expand(self.size, *row.shape)
+        return self._pass_on(copies, [1] * self.size, [1] * self.size)[0]
+
+    @timed("communication")
+    def all_sum(self, values: Tensor) -> Tensor:
+        return super().all_sum(values) if values.device.type != "cpu" else self.all_gather(values).sum(dim=0)
+
+    @timed("communication")
+    def all_max(self, values: Tensor) -> Tensor:
+        return super().all_max(values) if values.device.type != "cpu" else self.all_gather(values).amax(dim=0)
+
+    @timed("communication")
+    def exchange_sizes(self, send_sizes: Sequence[int]) -> list[int]:
+        ones = [1] * self.size
+        return self._pass_on(torch.tensor(send_sizes), ones, ones)[0].tolist()
+
+    @timed("communication")
+    def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
+        if rows.device.type != "cpu":
+            return super().exchange(rows, send_sizes, recv_sizes)
+        self._count_bytes(rows, send_sizes)
+        return self._pass_on(rows, send_sizes, recv_sizes)[0]
+
+    @timed("communication")
+    def exchange_and_agree(
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool | Tensor
+    ) -> tuple[Tensor, bool | Tensor]:
+        if rows.device.type != "cpu":
+            return super().exchange_and_agree(rows, send_sizes, recv_sizes, wish)
+        self._count_bytes(rows, send_sizes)
+        arrived, answer = self._pass_on(rows, send_sizes, recv_sizes, bool(wish))
+        return arrived, torch.tensor(answer) if isinstance(wish, Tensor) else answer
+
+    @timed("communication")
+    def gather(self, rows: Tensor) -> Tensor | None:
+        if rows.device.type != "cpu":
+            return super().gather(rows)
+        sizes = self.exchange_sizes([len(rows)] * self.size)
+        send = [len(rows) if r == 0 else 0 for r in range(self.size)]
+        out, _ = self._pass_on(rows, send, sizes if self.rank == 0 else [0] * self.size)
+        return out if self.rank == 0 else None
+
+    def _pass_on(
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], note: bool = False
+    ) -> tuple[Tensor, bool]:
+        row_bytes = rows.element_size() * math.prod(rows.shape[1:])
+        send, receive = ([n * row_bytes for n in sizes] for sizes in (send_sizes, recv_sizes))
+        out = torch.empty((sum(recv_sizes), *rows.shape[1:]), dtype=rows.dtype)
+        any_note = self._call(self._mailbox.exchange, _as_bytes(rows), send, _as_bytes(out), receive, note)
+        return out, any_note
+
+    def abort(self) -> None:
+        self._mailbox.close()
+        super().abort()
+
+
+def _as_bytes(rows: Tensor) -> np.ndarray:
+    """(n,) uint8, a view where that can be."""
+    flat = rows.detach().reshape(-1)
+    if flat.stride() != (1,):  # of one number or none it may be anything, which can't be seen as bytes
+        flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+    return flat.view(torch.uint8).numpy()
+
+
+def _shared_mailbox(timeout_s: float) -> Mailbox | None:
+    """A mailbox where every rank can open those of all others; None on every rank otherwise."""
+    import torch.distributed as dist
+
+    from mdrun.mailbox import Mailbox
+
+    mailbox = None
+    with contextlib.suppress(OSError, AttributeError):  # AttributeError: not on this operating system
+        mailbox = Mailbox(dist.get_world_size())
+    addresses: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(addresses, mailbox and mailbox.address)
+    connected = False
+    if mailbox and all(addresses):
+        with contextlib.suppress(OSError, AttributeError):
+            mailbox.connect(dist.get_rank(), addresses, timeout_s)
+            connected = True
+    dist.all_gather_object(addresses, connected)
+    return mailbox if all(addresses) else None
 
 
 @lru_cache(maxsize=8)
@@ -259,8 +371,13 @@ def open_comm(timeout_s: float = 600.0) -> Comm:
     if int(environment.get("WORLD_SIZE", "1")) == 1:
         return Comm()
     os.environ.update(environment)
+    import torch.distributed as dist
+
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        return ProcessComm(timeout_s)
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+        mailbox = _shared_mailbox(timeout_s) if os.environ.get(SHARED_MEMORY, "1") != "0" else None
+        return HostComm(timeout_s, mailbox) if mailbox else ProcessComm(timeout_s)
     except RuntimeError as error:
         raise InputError(
             f"the {environment['WORLD_SIZE']} ranks could not meet at {environment.get('MASTER_ADDR')}:"

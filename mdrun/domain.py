@@ -27,7 +27,8 @@ from mdrun.state import FIELDS, State
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
 NOWHERE = 1e15  # Å; its square is finite in single precision too
 FAST = 4  # steps from one rebuild to the next, after which displacements are read at once
-REPARTITION_AT = 1.1  # cut space anew once the imbalance has grown by a tenth
+REPARTITION_AT = 1.02  # cut space anew once the imbalance has grown so far,
+WORTH_A_CUT = 100  # and the fullest rank by so many atoms
 
 
 @dataclass
@@ -271,7 +272,8 @@ class Domain:
 
     def _is_uneven(self) -> bool:
         p = self.partitioner
-        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance
+        growth = (p.imbalance - p.fresh_imbalance) * self.owned_by_rank.mean()
+        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance and growth > WORTH_A_CUT
 
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""

@@ -16,7 +16,7 @@ MOST_LINES = 500
 LAYERS = (
     "mdrun errors units clock launch cache",
     "cell philox noise state vectors lanes late lookup buffers compiler",
-    "comm",
+    "mailbox comm",
     "decompose neighbors backends domain",
     "context strategies verbs",
     "potentials",

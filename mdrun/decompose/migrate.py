@@ -55,5 +55,5 @@ def migrate(state: State, owners: Tensor, comm: Comm) -> int:
     if len(leaving) or len(arrived):
         staying = torch.nonzero(owners == comm.rank).flatten()
         news = unpack_rows(arrived, FIELDS)
-        state.replace_fields({name: torch.cat([a[staying], news[name]]) for name, a in arrays.items()})
+        state.replace_fields({n: torch.cat([a.index_select(0, staying), news[n]]) for n, a in arrays.items()})
     return len(leaving)

@@ -14,6 +14,7 @@ import ase.io
 import psutil
 import pytest
 
+from mdrun.comm import SHARED_MEMORY
 from tests.cli.launcher import MDRUN, Ended, Program, srun, torchrun, wait_all
 from tests.systems import pfcc
 
@@ -29,9 +30,17 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def fail_on_two_ranks(folder: Path, name: str, *options: object, structure: str = "argon.xyz") -> list[Ended]:
+@pytest.fixture(params=["0", "1"], ids=["sockets", "shared-memory"])
+def way(request) -> dict[str, str]:
+    """How the ranks speak to each other."""
+    return {SHARED_MEMORY: request.param}
+
+
+def fail_on_two_ranks(
+    folder: Path, name: str, *options: object, structure: str = "argon.xyz", way: dict[str, str] | None = None
+) -> list[Ended]:
     words = ("--steps", 20, "--log-every", 1, "--out", name)
-    return wait_all(srun(2, "simulate", structure, *options, *words, cwd=folder), SOON_S)
+    return wait_all(srun(2, "simulate", structure, *options, *words, cwd=folder, env=way), SOON_S)
 
 
 def told(ends: list[Ended]) -> str:
@@ -55,9 +64,9 @@ def status_of(folder: Path, name: str) -> dict:
         ("nan", 1, 3, ["rank 1", "step 7", "1 atom (ids ", "not finite", "last good step is 6"]),
     ],
 )
-def test_a_model_that_fails_on_one_rank_ends_all(folder, fails, rank, code, words):
-    name = f"{fails}-{rank}"
-    ends = fail_on_two_ranks(folder, name, "--model", f"{PLUGIN},fails={fails},rank={rank},call=7")
+def test_a_model_that_fails_on_one_rank_ends_all(folder, fails, rank, code, words, way):
+    name = f"{fails}-{rank}-{way[SHARED_MEMORY]}"
+    ends = fail_on_two_ranks(folder, name, "--model", f"{PLUGIN},fails={fails},rank={rank},call=7", way=way)
     assert [ended.code for ended in ends] == [code, code]
     message = told(ends)
     for word in words:
@@ -70,9 +79,10 @@ def test_a_model_that_fails_on_one_rank_ends_all(folder, fails, rank, code, word
     assert not (folder / name / "checkpoint.npz").exists()  # what was bad is not
 
 
-def test_a_rank_that_sleeps_for_ever_is_not_waited_for_for_ever(folder):
-    options = ("--model", f"{PLUGIN},fails=sleep,rank=1,call=7", "--comm-timeout", 10)
-    ranks = srun(2, "simulate", "argon.xyz", *options, "--steps", 20, "--log-every", 1, "--out", "sleep", cwd=folder)
+def test_a_rank_that_sleeps_for_ever_is_not_waited_for_for_ever(folder, way):
+    name = f"sleep-{way[SHARED_MEMORY]}"
+    options = ("--model", f"{PLUGIN},fails=sleep,rank=1,call=7", "--comm-timeout", 10, "--out", name)
+    ranks = srun(2, "simulate", "argon.xyz", *options, "--steps", 20, "--log-every", 1, cwd=folder, env=way)
     try:
         ended = ranks[0].wait(SOON_S)
     finally:
@@ -80,7 +90,24 @@ def test_a_rank_that_sleeps_for_ever_is_not_waited_for_for_ever(folder):
     assert ended.code == 1
     assert "waited more than 10 s" in told([ended])
     assert "--comm-timeout" in ended.err
-    assert status_of(folder, "sleep")["state"] == "failed"
+    assert status_of(folder, name)["state"] == "failed"
+
+
+def test_a_rank_that_is_killed_ends_all(folder, way):
+    name = f"killed-{way[SHARED_MEMORY]}"
+    options = ("--model", f"{PLUGIN},fails=sleep,rank=1,call=7", "--out", name)
+    ranks = srun(2, "simulate", "argon.xyz", *options, "--steps", 20, "--log-every", 1, cwd=folder, env=way)
+    thermo = folder / name / "thermo.csv"
+    try:
+        deadline = time.monotonic() + SOON_S
+        while not (thermo.exists() and "\n6," in thermo.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.1)  # until rank 0 waits for rank 1
+    finally:
+        ranks[1].kill()
+    ended = ranks[0].wait(SOON_S)
+    assert ended.code == 1
+    assert "lost contact with another rank" in told([ended])
+    assert status_of(folder, name)["state"] == "failed"
 
 
 @pytest.mark.parametrize(

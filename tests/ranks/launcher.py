@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from torch.distributed import TCPStore
 
+from mdrun.comm import SHARED_MEMORY
+
 ROOT = Path(__file__).parents[2]
 GRACE = 3.0  # seconds for the others to follow a rank that failed, or to print where they stand
 TAIL = 4000  # characters of each rank's stderr that a failure shows
@@ -27,6 +29,8 @@ class RanksFailed(AssertionError):
 
 def launch(n_ranks: int, jobs: str, limit_s: float = 400.0) -> dict[str, np.ndarray]:
     """Run ``jobs`` (names separated by commas) on ``n_ranks`` processes; rank 0's arrays by name.
+
+    Three ranks speak through sockets, as ranks on several hosts do; other numbers of them through shared memory.
 
     Raises:
         RanksFailed: whatever happens, within ``limit_s`` and a few seconds.
@@ -59,6 +63,7 @@ def _start(rank: int, n_ranks: int, port: int, jobs: str, out: Path) -> subproce
         "LOCAL_WORLD_SIZE": str(n_ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        SHARED_MEMORY: "0" if n_ranks == 3 else "1",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "OMP_NUM_THREADS": "1",
