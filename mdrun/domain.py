@@ -27,8 +27,7 @@ from mdrun.state import FIELDS, State
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
 NOWHERE = 1e15  # Å; its square is finite in single precision too
 FAST = 4  # steps from one rebuild to the next, after which displacements are read at once
-REPARTITION_AT = 1.02  # cut space anew once the imbalance has grown so far,
-WORTH_A_CUT = 100  # and the fullest rank by so many atoms
+REPARTITION_AT = 1.02  # cut space anew once the imbalance has grown so far, and by more than chance
 
 
 @dataclass
@@ -272,8 +271,9 @@ class Domain:
 
     def _is_uneven(self) -> bool:
         p = self.partitioner
-        growth = (p.imbalance - p.fresh_imbalance) * self.owned_by_rank.mean()
-        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance and growth > WORTH_A_CUT
+        growth = p.imbalance - p.fresh_imbalance
+        is_chance = growth * self.owned_by_rank.mean() ** 0.5 < 1  # a rank's atoms, were they a gas's
+        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
 
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""
