@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ase.io import write
@@ -39,15 +40,25 @@ def lj(python: Path, scratch: Path, n_steps: int, *options: str, **more: int) ->
 
 
 def scaling(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
-    """Two threads, and two ranks of one thread, against one."""
+    """Two threads, and two ranks of one thread, against one; and what the machine's second core adds at all."""
 
     def seconds(**more: int) -> Callable[[], float]:
         return lambda: lj(python, scratch, 200, *LIQUID, *QUIET, **more)["loop_seconds"]
+
+    def two_runs() -> float:
+        """Each of half the work of one: what sets them back is the machine."""
+        folders = [scratch / "one", scratch / "other"]
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        with ThreadPoolExecutor(2) as pool:
+            ends = pool.map(lambda f: lj(python, f, 200, *LIQUID, *QUIET)["loop_seconds"], folders)
+            return max(ends) / 2
 
     shapes = {
         "1 rank of 1 thread": seconds(),
         "1 rank of 2 threads": seconds(threads=2),
         "2 ranks of 1 thread": seconds(ranks=2),
+        "two runs at once, of which each does half": two_runs,
     }
     found = in_turn(repeats, shapes)
     one = next(iter(found.values()))
