@@ -322,6 +322,10 @@ class HostComm(ProcessComm):
         self._mailbox.close()
         super().abort()
 
+    def close(self) -> None:
+        super().close()
+        self._mailbox.close()
+
 
 def _as_bytes(rows: Tensor) -> np.ndarray:
     """(n,) uint8, a view where that can be."""
@@ -348,7 +352,10 @@ def _shared_mailbox(timeout_s: float) -> Mailbox | None:
             mailbox.connect(dist.get_rank(), addresses, timeout_s)
             connected = True
     dist.all_gather_object(addresses, connected)
-    return mailbox if all(addresses) else None
+    if mailbox and not all(addresses):
+        mailbox.close()
+        return None
+    return mailbox
 
 
 @lru_cache(maxsize=8)

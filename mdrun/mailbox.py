@@ -106,11 +106,10 @@ class Mailbox:
     def __init__(self, n_ranks: int) -> None:
         self._n_ranks = n_ranks
         self._number = 0
-        self._files = []
-        self._pids: list[int] = []
-        for _ in range(2):
-            file = os.memfd_create("mdrun")
-            self._files.append(file)
+        self._boxes: list[list[_Box]] = [[], []]  # of even and odd exchanges, by rank
+        self._files = [os.memfd_create("mdrun") for _ in range(2)]
+        self._open = list(self._files)
+        for file in self._files:
             os.ftruncate(file, STEP)
 
     @property
@@ -129,17 +128,16 @@ class Mailbox:
         if any(list(a[:2]) != list(self.address[:2]) for a in addresses):
             raise OSError("the ranks are on several hosts")
         self._rank, self._timeout_s = rank, timeout_s
-        self._boxes: list[list[_Box]] = [[], []]
         self._ended = select.poll()
-        self._pidfds = []
         for peer, (_, _, pid, *files) in enumerate(addresses):
-            for parity, file in enumerate(files):
-                own = self._files[parity]
-                handle = own if peer == rank else os.open(f"/proc/{pid}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
-                self._boxes[parity].append(_Box(handle, self._n_ranks))
+            for boxes, own, file in zip(self._boxes, self._files, files, strict=True):
+                boxes.append(_Box(own if peer == rank else self._keep(_open_of(pid, file)), self._n_ranks))
             if peer != rank:
-                self._pidfds.append(os.pidfd_open(int(pid)))
-                self._ended.register(self._pidfds[-1], select.POLLIN)
+                self._ended.register(self._keep(os.pidfd_open(int(pid))), select.POLLIN)
+
+    def _keep(self, file: int) -> int:
+        self._open.append(file)
+        return file
 
     def exchange(
         self, rows: np.ndarray, send: Sequence[int], out: np.ndarray, receive: Sequence[int], note: bool = False
@@ -193,6 +191,14 @@ class Mailbox:
             time.sleep(NAP)
 
     def close(self) -> None:
-        """Nobody need wait for this rank."""
+        """Nobody need wait for this rank, which takes no more part."""
         for boxes in self._boxes:
-            _post(boxes[self._rank].head, CLOSED)
+            if len(boxes) == self._n_ranks:
+                _post(boxes[self._rank].head, CLOSED)
+        while self._open:
+            os.close(self._open.pop())
+
+
+def _open_of(pid: str | int, file: str | int) -> int:
+    """Another process's file."""
+    return os.open(f"/proc/{pid}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
