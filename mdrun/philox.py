@@ -27,6 +27,8 @@ from mdrun.errors import InputError
 
 STREAM_VELOCITIES = 0  # starting velocities; step 0
 STREAM_LANGEVIN = 1  # the Langevin thermostat's noise; the step that it acts in
+STREAM_BUSSI = 2  # stochastic velocity rescaling; half steps
+STREAM_COLLISIONS, STREAM_COLLIDED = 3, 4  # the Andersen thermostat's: who collides, and what with; the step
 
 # Numba turns a sum of uint64 and a literal into a float: every number here has its type.
 MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

@@ -14,7 +14,8 @@ from ase import Atoms
 from mdrun.comm import Comm
 from mdrun.domain import Domain
 from mdrun.errors import SimulationError
-from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.integrate.nvt import Langevin
+from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.run.checkpoint import CheckpointFile, write_whole
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Observer, Simulation, run, start

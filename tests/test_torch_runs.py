@@ -20,7 +20,8 @@ from mdrun.backends.on_torch import TorchBackend
 from mdrun.comm import Comm
 from mdrun.domain import Domain
 from mdrun.errors import SimulationError
-from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.integrate.nvt import Langevin
+from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.neighbors.torch_list import TorchNeighborList
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.torch_models import NoTorchPath, on_torch

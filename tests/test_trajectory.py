@@ -14,7 +14,8 @@ from ase.io import read
 
 from mdrun.comm import Comm
 from mdrun.integrate.base import Integrator
-from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.integrate.nvt import Langevin
+from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.base import ForceModel
 from mdrun.run import trajectory
 from mdrun.run.simulation import Observer

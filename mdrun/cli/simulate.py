@@ -32,9 +32,16 @@ def simulate(
         SYSTEM,
     ),
     ensemble: str = _option("nve or nvt.", RUN, show_default=Settings.ensemble),
-    thermostat: str = _option("langevin.", RUN, show_default=Settings.thermostat),
-    temperature: float = _option("The thermostat's, K.", RUN),
-    friction: float = _option("Langevin's, 1/ps.", RUN, show_default=str(Settings.friction)),
+    thermostat: str = _option(
+        "langevin, nose-hoover, bussi, andersen or berendsen.", RUN, show_default=Settings.thermostat
+    ),
+    temperature: str = _option("The thermostat's, K; 300:600 goes from one to the other.", RUN, metavar="K[:K]"),
+    thermostat_time: float = _option(
+        "Time constant of nose-hoover, bussi and berendsen, fs.", RUN, show_default=str(Settings.thermostat_time)
+    ),
+    friction: float = _option(
+        "Langevin's; Andersen's collisions of an atom; 1/ps.", RUN, show_default=str(Settings.friction)
+    ),
     init_temperature: float = _option(
         "Draw Maxwell-Boltzmann velocities at this temperature, K; else the file's are used.", RUN
     ),

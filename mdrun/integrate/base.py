@@ -16,11 +16,15 @@ class Integrator(Protocol):
         ensemble: "nve" or "nvt".
         timestep: ASE's Å·sqrt(amu/eV).
         conserves_momentum: whether the total momentum of free atoms is a constant.
+        heat: eV, this rank's share of what a bath holds: with it the total energy is conserved.
     """
 
     ensemble: str
     timestep: float
     conserves_momentum: bool
+
+    @property
+    def heat(self) -> float: ...
 
     def before_forces(self, state: State, forces: Tensor, step: int) -> None:
         """From the momenta, positions and forces (n_owned, 3) of ``step`` to the positions of ``step + 1``."""

@@ -56,14 +56,12 @@ class Reporter:
         self._first: Thermo | None = None
         self._last: Thermo | None = None
         self._said_at = 0.0
-        self._shows_drift = False
         self._n_atoms = 1
 
     def started(self, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
         show_start(self.console, shared, sim, directory, n_threads)
         settings = shared.settings
         self._pace = Pace(settings.n_steps, settings.timestep)
-        self._shows_drift = settings.ensemble == "nve"
         self._n_atoms = shared.n_atoms
         if self.console.is_terminal:
             self._progress = Progress(
@@ -104,10 +102,8 @@ class Reporter:
     def _state_words(self) -> str:
         if self._last is None or self._first is None:
             return ""
-        words = f", {self._last.temperature_K:.0f} K"
-        if self._shows_drift:
-            words += f", drift {(self._last.total_eV - self._first.total_eV) / self._n_atoms:+.0e} eV/atom"
-        return words
+        drift = (self._last.conserved_eV - self._first.conserved_eV) / self._n_atoms
+        return f", {self._last.temperature_K:.0f} K, drift {drift:+.0e} eV/atom"
 
     def finished(self, outcome: Outcome) -> None:
         self.stop()

@@ -92,12 +92,13 @@ def show_end(console: Console, outcome: Outcome) -> None:
 
 
 def energy_line(outcome: Outcome) -> str:
-    """Where the run ended, and how far its total energy went."""
+    """Where the run ended, and how far went what the ensemble conserves."""
     first, last = outcome.first, outcome.last
     drift = ""
-    if outcome.shared.settings.ensemble == "nve" and last.time_ps > 0:
-        per_atom = (last.total_eV - first.total_eV) / outcome.shared.n_atoms
-        drift = f", energy change {per_atom:+.2e} eV/atom over {last.time_ps:g} ps"
+    if last.time_ps > 0:
+        per_atom = (last.conserved_eV - first.conserved_eV) / outcome.shared.n_atoms
+        what = "energy" if outcome.shared.settings.ensemble == "nve" else "conserved energy"
+        drift = f", {what} change {per_atom:+.2e} eV/atom over {last.time_ps:g} ps"
     pressure = f", {last.pressure_GPa:.4f} GPa" if last.pressure_GPa == last.pressure_GPa else ""
     return f"end: {last.temperature_K:.2f} K, {last.potential_eV:.6f} eV potential{pressure}{drift}"
 

@@ -15,9 +15,10 @@ from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.ensembles import make_integrator
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.settings import Settings, write_config
-from mdrun.run.setup import Shared, empty_state, make_domain, make_integrator, read_input, set_threads
+from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
 from mdrun.run.simulation import Observer, Simulation, run, start
 from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
 from mdrun.run.trajectory import TrajectoryFile
@@ -91,9 +92,11 @@ class Job:
         backend = open_backend(shared.settings)
         state.move_to(backend.device)
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
+        rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         with Scope(model, domain, shared.n_atoms) as scope:
-            sim = Simulation(state, domain, scope, make_integrator(shared.settings), shared.n_dof)
+            integrator = make_integrator(shared.settings, shared.n_dof, comm)
+            sim = Simulation(state, domain, scope, integrator, shared.n_dof)
             self.sim = sim
             thermometer = Thermometer(comm)
             sim.observers = self._observers(shared.settings, template, thermometer)

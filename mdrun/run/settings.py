@@ -14,7 +14,7 @@ from typing import Any
 from mdrun.errors import InputError
 
 ENSEMBLES = ("nve", "nvt")
-THERMOSTATS = ("langevin",)
+THERMOSTATS = ("langevin", "nose-hoover", "bussi", "andersen", "berendsen")
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "numba", "torch")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
@@ -33,7 +33,8 @@ class Settings:
     model: str | None = None
     ensemble: str = "nve"
     thermostat: str = "langevin"
-    temperature: float | None = None
+    temperature: float | str | None = None
+    thermostat_time: float = 100.0
     friction: float = 1.0
     timestep: float = 1.0
     steps: int | None = None
@@ -58,6 +59,24 @@ class Settings:
         if self.time is not None:
             return round(self.time * 1000 / self.timestep)
         return 1000 if self.steps is None else self.steps
+
+    @property
+    def temperatures(self) -> tuple[float, float] | None:
+        """K, the thermostat's at the first and at the last step.
+
+        Raises:
+            InputError: they are none.
+        """
+        if self.temperature is None:
+            return None
+        first, colon, last = str(self.temperature).partition(":")
+        wanted = "a temperature in K not below 0, or two of them as in 300:600"
+        try:
+            values = float(first), float(last if colon else first)
+        except ValueError:
+            raise InputError(f"--temperature {self.temperature} won't do: it takes {wanted}.") from None
+        _refuse(not all(0 <= value < INFINITY for value in values), "temperature", self.temperature, wanted)
+        return values
 
     @property
     def directory(self) -> Path:
@@ -96,10 +115,13 @@ class Settings:
             self.seed,
             "a whole number in [0, 2^63)",
         )
-        for name in ("temperature", "init_temperature"):
-            value = getattr(self, name)
-            bad = value is not None and not 0 <= value < INFINITY
-            _refuse(bad, name.replace("_", "-"), value, "a temperature in K not below 0")
+        _ = self.temperatures
+        start = self.init_temperature
+        bad = start is not None and not 0 <= start < INFINITY
+        _refuse(bad, "init-temperature", start, "a temperature in K not below 0")
+        _refuse(
+            not 0 < self.thermostat_time < INFINITY, "thermostat-time", self.thermostat_time, "a time in fs above 0"
+        )
         _refuse(not 0 <= self.friction < INFINITY, "friction", self.friction, "a rate in 1/ps not below 0")
         if self.ensemble == "nvt" and self.temperature is None:
             raise InputError("--ensemble nvt needs --temperature (K).")

@@ -10,20 +10,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mdrun import units
 from mdrun.backends.base import Backend
+from mdrun.backends.on_cpu import NumbaBackend
 from mdrun.comm import Comm
 from mdrun.compiler import why_eager
 from mdrun.domain import Domain
 from mdrun.errors import InputError
-from mdrun.integrate.base import Integrator
 from mdrun.integrate.velocities import degrees_of_freedom, draw_momenta, is_at_rest
-from mdrun.integrate.verlet import Langevin, VelocityVerlet
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import default_model, load_model, without_precision
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
+from mdrun.run.ensembles import conserves_momentum, warnings
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 from mdrun.structures import Structure, load_structure
@@ -78,7 +77,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         replicate=settings.replicate,
         species=settings.species.split(",") if settings.species else None,
     )
-    notes = list(structure.notes)
+    notes = [*structure.notes, *warnings(settings)]
     numbers = structure.species
     if settings.model is None:
         settings = replace(settings, model=default_model(numbers))
@@ -139,10 +138,10 @@ def _first_state(structure: Structure, settings: Settings) -> tuple[State, str, 
     atoms = structure.atoms
     masses = torch.from_numpy(np.array(structure.masses, dtype=np.float64))
     mobile = torch.from_numpy(np.array(structure.mobile, dtype=bool))
-    integrator = make_integrator(settings)
+    keeps_momentum = conserves_momentum(settings)
     if settings.init_temperature is not None:
         assert settings.seed is not None
-        momenta = draw_momenta(masses, mobile, settings.init_temperature, settings.seed, integrator.conserves_momentum)
+        momenta = draw_momenta(masses, mobile, settings.init_temperature, settings.seed, keeps_momentum)
         source = f"drawn at {settings.init_temperature:g} K, seed {settings.seed}"
         if structure.has_velocities:
             source += ", in place of the file's"
@@ -153,7 +152,7 @@ def _first_state(structure: Structure, settings: Settings) -> tuple[State, str, 
         momenta = torch.zeros((structure.n_atoms, 3), dtype=torch.float64)
         source = "none in the file: at rest (--init-temperature draws them)"
     at_rest = len(masses) > 1 and is_at_rest(momenta)
-    n_dof = degrees_of_freedom(mobile, momentum_is_zero=integrator.conserves_momentum and at_rest)
+    n_dof = degrees_of_freedom(mobile, momentum_is_zero=keeps_momentum and at_rest)
     state = State(
         cell=torch.from_numpy(np.array(atoms.cell.array, dtype=np.float64)),
         pbc=(bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])),
@@ -179,15 +178,6 @@ def empty_state(shared: Shared) -> State:
         n_total=shared.n_atoms,
         **{f.name: torch.empty((0, *f.width), dtype=f.dtype) for f in FIELDS},
     )
-
-
-def make_integrator(settings: Settings) -> Integrator:
-    """The integrator of an ensemble."""
-    timestep = settings.timestep * units.FS
-    if settings.ensemble == "nve":
-        return VelocityVerlet(timestep)
-    assert settings.temperature is not None
-    return Langevin(timestep, settings.temperature, settings.friction / units.PS, settings.seed or 0)
 
 
 def make_domain(settings: Settings, cutoff: float, comm: Comm, backend: Backend) -> Domain:
@@ -216,3 +206,9 @@ def set_threads(wanted: int | None) -> int:
     numba.set_num_threads(n_threads)
     torch.set_num_threads(n_threads)
     return n_threads
+
+
+def rest_torch(model: ForceModel, backend: Backend) -> None:
+    """Leave torch one thread where forces and rows are Numba's: the threads of both would spin for the same cores."""
+    if backend.name == NumbaBackend.name and not without_precision(model):
+        torch.set_num_threads(1)

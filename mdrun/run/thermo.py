@@ -19,6 +19,7 @@ from mdrun.state import temperature
 
 COLUMNS = (
     "step", "time_ps", "temperature_K", "potential_eV", "kinetic_eV", "total_eV", "pressure_GPa", "volume_A3",
+    "conserved_eV",
 )  # fmt: skip
 
 
@@ -29,6 +30,8 @@ class Thermo:
     Attributes:
         pressure_GPa, volume_A3, stress: NaN where an axis is open, since no volume bounds the matter.
         stress: (3, 3) eV/Å³, static (no kinetic part), tensile positive, as ASE has it.
+        heat_eV: what the thermostat took since the run began.
+        conserved_eV: total energy and the thermostat's: constant but for the error of the time step.
     """
 
     step: int
@@ -39,6 +42,11 @@ class Thermo:
     pressure_GPa: float
     volume_A3: float
     stress: Tensor
+    heat_eV: float = 0.0
+
+    @property
+    def conserved_eV(self) -> float:
+        return self.total_eV + self.heat_eV
 
     @property
     def total_eV(self) -> float:
@@ -56,11 +64,12 @@ def measure(sim: Simulation, comm: Comm) -> Thermo:
     """
     assert sim.forces.energy is not None
     virial = sim.forces.virial
-    local = torch.zeros(11, dtype=torch.float64)
+    local = torch.zeros(12, dtype=torch.float64)
     local[0] = sim.forces.energy
     local[1] = sim.state.kinetic_energy()
-    local[2:] = torch.full((9,), math.nan) if virial is None else virial.flatten()
-    potential, kinetic, *rest = comm.all_sum(local).tolist()
+    local[2] = sim.integrator.heat
+    local[3:] = torch.full((9,), math.nan) if virial is None else virial.flatten()
+    potential, kinetic, heat, *rest = comm.all_sum(local).tolist()
     total_virial = torch.tensor(rest, dtype=torch.float64).reshape(3, 3)
     volume = geometry.volume(sim.state.cell, sim.state.pbc)
     return Thermo(
@@ -72,6 +81,7 @@ def measure(sim: Simulation, comm: Comm) -> Thermo:
         pressure_GPa=(2 * kinetic + float(total_virial.trace())) / (3 * volume) / units.GPA,
         volume_A3=volume,
         stress=-total_virial / volume,
+        heat_eV=heat,
     )
 
 

@@ -130,6 +130,28 @@ def test_a_thermostat_heats_a_crystal_at_rest(simulate, found):
     assert "counts 96 degrees of freedom (3N)" in ended.out
 
 
+@pytest.mark.parametrize("thermostat", ["nose-hoover", "bussi", "andersen", "berendsen"])
+def test_every_thermostat_follows_a_ramp(thermostat, simulate, found):
+    ended = simulate(
+        "--ensemble", "nvt", "--thermostat", thermostat, "--temperature", "30:60", "--thermostat-time", 20,
+        "--friction", 50, "--init-temperature", 60, "--timestep", 2, "--steps", 400, "--log-every", 4, "--seed", 5,
+    )  # fmt: skip
+    rows = found().rows
+    early, late = (np.mean([row["temperature_K"] for row in part]) for part in (rows[15:40], rows[-25:]))
+    assert early < late
+    assert "30 to 60 K" in ended.out
+    assert ("samples no ensemble" in ended.out) == (thermostat == "berendsen")
+    heat = rows[-1]["conserved_eV"] - rows[-1]["total_eV"]
+    assert rows[0]["conserved_eV"] == rows[0]["total_eV"]
+    assert abs(rows[-1]["conserved_eV"] - rows[0]["conserved_eV"]) < 0.1 * abs(heat)
+
+
+@pytest.mark.parametrize("temperature", ["warm", "300:", "300:-1", "nan", "1:2:3"])
+def test_a_temperature_that_is_none_is_refused(temperature, crystal, tmp_path):
+    ended = call("simulate", crystal, "--ensemble", "nvt", "--temperature", temperature, cwd=tmp_path).expect(2)
+    assert f"--temperature {temperature} won't do" in ended.err
+
+
 def test_a_model_chosen_by_number_and_by_species(simulate, found):
     assert "note: no --model: the species chose lj" in simulate("--steps", 0).out
     ended = simulate("--steps", 0, "--model", "lj:epsilon=0.0104,sigma=3.4,cutoff=8.5,shift=true")

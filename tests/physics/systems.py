@@ -7,8 +7,8 @@ import torch
 from ase import Atoms
 
 from mdrun import units
+from mdrun.integrate.nvt import Langevin
 from mdrun.integrate.velocities import draw_momenta
-from mdrun.integrate.verlet import Langevin
 from mdrun.potentials.kernels import PairPotential, pair_formula
 from tests.systems import pfcc, simulate
 

@@ -14,7 +14,8 @@ import torch
 from ase import Atoms
 from scipy import stats
 
-from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.integrate.nvt import Langevin
+from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.base import Forces
 from tests.physics.systems import FS, KB, PS, argon_liquid, smooth_argon, warmed
 from tests.systems import argon, free_particles, pfcc, simulate

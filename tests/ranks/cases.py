@@ -186,6 +186,7 @@ class Moving:
 
     Attributes:
         has_noise: also with a Langevin thermostat.
+        has_baths: also with all other thermostats.
     """
 
     atoms: Callable[[], Atoms]
@@ -193,6 +194,12 @@ class Moving:
     timestep_fs: float = 2.0
     temperature_K: float = 60.0
     has_noise: bool = True
+    has_baths: bool = False
+
+    @property
+    def ensembles(self) -> tuple[str, ...]:
+        baths = ("nose-hoover", "bussi", "andersen", "berendsen") if self.has_baths else ()
+        return ("nve", *(["langevin"] if self.has_noise else []), *baths)
 
 
 def _of_reference(file: str, temperature_K: float, has_noise: bool = True) -> Moving:
@@ -206,7 +213,7 @@ def _of_reference(file: str, temperature_K: float, has_noise: bool = True) -> Mo
 
 MOVING: dict[str, Moving] = {
     "argon crystal": Moving(lambda: warmed(pfcc(4, 4, 4), 60.0)),
-    "argon liquid": Moving(argon_liquid, timestep_fs=5.0, temperature_K=150.0),
+    "argon liquid": Moving(argon_liquid, timestep_fs=5.0, temperature_K=150.0, has_baths=True),
     "copper slab": Moving(copper_slab, emt, temperature_K=600.0),
     "small triclinic cell": _of_reference("lj_ar27_triclinic_small.extxyz", 60.0),
     "icosahedron in a box": Moving(lambda: warmed(icosahedron(60.0), 20.0)),

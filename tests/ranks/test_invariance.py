@@ -8,11 +8,7 @@ import pytest
 from tests.ranks.cases import MOVING, STATIC
 
 SEVERAL = (2, 3, 4, 5)
-TRAJECTORIES = [
-    f"{name}/{ensemble}"
-    for name, system in MOVING.items()
-    for ensemble in ("nve", *(["langevin"] if system.has_noise else []))
-]
+TRAJECTORIES = [f"{name}/{ensemble}" for name, system in MOVING.items() for ensemble in system.ensembles]
 
 
 @pytest.mark.parametrize("n_ranks", SEVERAL)

@@ -8,7 +8,9 @@ import torch
 from mdrun import units
 from mdrun.comm import Comm
 from mdrun.integrate.base import Integrator
-from mdrun.integrate.verlet import Langevin, VelocityVerlet
+from mdrun.integrate.nvt import Andersen, Langevin, ScaledVerlet
+from mdrun.integrate.thermostats import Berendsen, Bussi, NoseHooverChain, Thermostat
+from mdrun.integrate.verlet import VelocityVerlet
 from tests.ranks.builders import in_box
 from tests.ranks.cases import MOVING, Moving, argon
 from tests.systems import by_id, pfcc, simulate
@@ -18,19 +20,28 @@ SKIN = 0.3  # small, so that lists are rebuilt and atoms migrate within a hundre
 SEEDS = (1, 1, 2)
 
 
-def integrators(system: Moving) -> dict[str, Integrator]:
-    timestep = system.timestep_fs * units.FS
-    ensembles: dict[str, Integrator] = {"nve": VelocityVerlet(timestep)}
-    if system.has_noise:
-        ensembles["langevin"] = Langevin(timestep, system.temperature_K, friction=5.0 / units.PS, seed=11)
-    return ensembles
+def make(ensemble: str, system: Moving, n_dof: int, comm: Comm) -> Integrator:
+    timestep, kelvin, period = system.timestep_fs * units.FS, system.temperature_K, 100 * units.FS
+    if ensemble == "nve":
+        return VelocityVerlet(timestep)
+    if ensemble == "langevin":
+        return Langevin(timestep, kelvin, friction=5.0 / units.PS, seed=11)
+    if ensemble == "andersen":
+        return Andersen(timestep, kelvin, rate=2.0 / units.PS, seed=11)
+    thermostats: dict[str, Thermostat] = {
+        "nose-hoover": NoseHooverChain(kelvin, period),
+        "bussi": Bussi(kelvin, period, seed=11),
+        "berendsen": Berendsen(kelvin, period),
+    }
+    return ScaledVerlet(timestep, thermostats[ensemble], n_dof, comm)
 
 
 def compute(comm: Comm) -> dict[str, np.ndarray]:
     found = {}
     for name, system in MOVING.items():
-        for ensemble, integrator in integrators(system).items():
+        for ensemble in system.ensembles:
             atoms = system.atoms()
+            integrator = make(ensemble, system, 3 * len(atoms) - 3, comm)
             run = simulate(atoms, system.model(atoms), integrator, N_STEPS, comm=comm, skin=SKIN)
             counts = run.sim.domain.counts
             found[f"{name}/{ensemble}/positions"] = run.positions

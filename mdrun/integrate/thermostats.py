@@ -1,0 +1,158 @@
+"""Thermostats that scale all momenta alike: each tells the factor, from the kinetic energy of the whole system.
+
+All ranks compute the same factor from the same numbers. What a thermostat took from the atoms it keeps account of, so
+that the energy of both is a constant of the exact motion.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mdrun import units
+from mdrun.philox import STREAM_BUSSI
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A temperature (K) that goes from one value to another, evenly over so many steps, and stays there."""
+
+    start: float
+    end: float
+    n_steps: int = 0
+
+    def __call__(self, step: int) -> float:
+        return self.start + (self.end - self.start) * min(step / self.n_steps, 1.0) if self.n_steps else self.end
+
+    def __str__(self) -> str:
+        return f"{self.end:g} K" if self.start == self.end else f"{self.start:g} to {self.end:g} K"
+
+
+def as_ramp(temperature: Ramp | float) -> Ramp:
+    return temperature if isinstance(temperature, Ramp) else Ramp(temperature, temperature)
+
+
+_YOSHIDA = 1 / (2 - 2 ** (1 / 3))
+SUZUKI_YOSHIDA = (_YOSHIDA, 1 - 2 * _YOSHIDA, _YOSHIDA)  # fourth order: H. Yoshida, Phys. Lett. A 150 (1990) 262
+
+
+class Thermostat(Protocol):
+    """Scales momenta over half a step.
+
+    Attributes:
+        heat: eV, what the thermostat holds: kinetic + potential + heat is conserved.
+    """
+
+    heat: float
+
+    def describe(self) -> str:
+        """Its parameters and their units."""
+        ...
+
+    def factor(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
+        """What to multiply momenta by.
+
+        Args:
+            kinetic: eV, of all atoms.
+            n_dof: degrees of freedom that share it.
+            time: to go, in the timestep's unit.
+            half_step: how many have gone since the run began; no two alike.
+        """
+        ...
+
+
+class NoseHooverChain:
+    """Nosé-Hoover chain of thermostats, integrated by a Suzuki-Yoshida product of three.
+
+    G. J. Martyna, M. L. Klein, M. Tuckerman, J. Chem. Phys. 97 (1992) 2635, doi 10.1063/1.463940; M. E. Tuckerman et
+    al., J. Phys. A 39 (2006) 5629, doi 10.1088/0305-4470/39/19/S18. Masses: Q₁ = n_dof k T τ², the others k T τ².
+    """
+
+    def __init__(self, temperature: Ramp | float, period: float, length: int = 3) -> None:
+        """``period`` τ in the timestep's unit."""
+        self._temperature, self._period = as_ramp(temperature), period
+        self.positions, self.rates = np.zeros(length), np.zeros(length)  # η and its momenta over the masses, dη/dt
+        self.heat = 0.0
+
+    def factor(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
+        kt = units.KB * self._temperature(half_step // 2)
+        if kt == 0 or n_dof == 0:
+            return 1.0
+        energies = np.full(len(self.rates), kt)
+        energies[0] *= n_dof
+        masses = energies * self._period**2
+        scale = 1.0
+        for weight in SUZUKI_YOSHIDA:
+            t = weight * time
+            for j in reversed(range(len(masses))):
+                self._push(j, kinetic * scale**2, energies, masses, t)
+            self.positions += t * self.rates
+            scale *= math.exp(-t * self.rates[0])
+            for j in range(len(masses)):
+                self._push(j, kinetic * scale**2, energies, masses, t)
+        self.heat = float(energies @ self.positions + (masses * self.rates**2).sum() / 2)
+        return scale
+
+    def describe(self) -> str:
+        return f"Nosé-Hoover chain of {len(self.rates)}, {self._temperature}, period {self._period / units.FS:g} fs"
+
+    def _push(self, j: int, kinetic: float, energies: np.ndarray, masses: np.ndarray, time: float) -> None:
+        """Rate j over half of ``time``, by what drives it and by the drag of the next."""
+        drag = math.exp(-time / 4 * self.rates[j + 1]) if j + 1 < len(masses) else 1.0
+        twice_kinetic = 2 * kinetic if j == 0 else masses[j - 1] * self.rates[j - 1] ** 2
+        self.rates[j] = (self.rates[j] * drag + time / 2 * (twice_kinetic - energies[j]) / masses[j]) * drag
+
+
+class Bussi:
+    """Stochastic velocity rescaling: the kinetic energy does an exact Ornstein-Uhlenbeck step, directions stay.
+
+    G. Bussi, D. Donadio, M. Parrinello, J. Chem. Phys. 126 (2007) 014101, doi 10.1063/1.2408420, eq. A7.
+    """
+
+    def __init__(self, temperature: Ramp | float, period: float, seed: int) -> None:
+        self._temperature, self._period, self._seed = as_ramp(temperature), period, seed
+        self.heat = 0.0
+
+    def factor(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
+        if n_dof == 0 or kinetic == 0:
+            return 1.0
+        mean = units.KB * self._temperature(half_step // 2) / 2  # kinetic energy of a degree of freedom
+        c = math.exp(-time / self._period)
+        noise = np.random.default_rng([self._seed, STREAM_BUSSI, half_step])
+        r = noise.standard_normal()
+        others = 2 * noise.standard_gamma((n_dof - 1) / 2) if n_dof > 1 else 0.0
+        target = c * kinetic + (1 - c) * mean * (r * r + others) + 2 * r * math.sqrt(c * (1 - c) * mean * kinetic)
+        target = max(target, 0.0)  # it is a square but for rounding
+        self.heat += kinetic - target
+        # Few degrees of freedom may turn back (eq. A8).
+        turns = r * math.sqrt((1 - c) * mean) + math.sqrt(c * kinetic) < 0
+        return math.copysign(math.sqrt(target / kinetic), -1.0 if turns else 1.0)
+
+    def describe(self) -> str:
+        return f"Bussi, {self._temperature}, time constant {self._period / units.FS:g} fs, seed {self._seed}"
+
+
+class Berendsen:
+    """Weak coupling: dT/dt = (T₀ - T) / τ, exactly. It samples no ensemble.
+
+    H. J. C. Berendsen et al., J. Chem. Phys. 81 (1984) 3684, doi 10.1063/1.448118.
+    """
+
+    def __init__(self, temperature: Ramp | float, period: float) -> None:
+        self._temperature, self._period = as_ramp(temperature), period
+        self.heat = 0.0
+
+    def factor(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
+        if n_dof == 0 or kinetic == 0:
+            return 1.0
+        wanted = units.KB * self._temperature(half_step // 2) / 2 * n_dof
+        c = math.exp(-time / self._period)
+        target = c * kinetic + (1 - c) * wanted
+        self.heat += kinetic - target
+        return math.sqrt(target / kinetic)
+
+    def describe(self) -> str:
+        return f"Berendsen, {self._temperature}, time constant {self._period / units.FS:g} fs"
