@@ -118,7 +118,7 @@ def test_the_file_has_the_columns_of_the_contract_and_every_digit(tmp_path):
         observers=[Observer(2, ThermoFile(path, thermometer))],
     )  # fmt: skip
     text = path.read_text()
-    assert text.splitlines()[0] == HEADER
+    assert text.splitlines()[0] == f"{HEADER},conserved_eV"
     assert "\r" not in text
     rows = rows_of(path)
     assert [int(row["step"]) for row in rows] == [0, 2, 4, 6, 8, 10]

@@ -27,6 +27,10 @@ class Ramp:
     def __call__(self, step: int) -> float:
         return self.start + (self.end - self.start) * min(step / self.n_steps, 1.0) if self.n_steps else self.end
 
+    @property
+    def mean(self) -> float:
+        return (self.start + self.end) / 2
+
     def __str__(self) -> str:
         return f"{self.end:g} K" if self.start == self.end else f"{self.start:g} to {self.end:g} K"
 
@@ -68,32 +72,34 @@ class NoseHooverChain:
     """Nosé-Hoover chain of thermostats, integrated by a Suzuki-Yoshida product of three.
 
     G. J. Martyna, M. L. Klein, M. Tuckerman, J. Chem. Phys. 97 (1992) 2635, doi 10.1063/1.463940; M. E. Tuckerman et
-    al., J. Phys. A 39 (2006) 5629, doi 10.1088/0305-4470/39/19/S18. Masses: Q₁ = n_dof k T τ², the others k T τ².
+    al., J. Phys. A 39 (2006) 5629, doi 10.1088/0305-4470/39/19/S18. Masses: Q₁ = n_dof k T τ², the others k T τ², T
+    the mean of a ramp.
     """
 
     def __init__(self, temperature: Ramp | float, period: float, length: int = 3) -> None:
         """``period`` τ in the timestep's unit."""
         self._temperature, self._period = as_ramp(temperature), period
-        self.positions, self.rates = np.zeros(length), np.zeros(length)  # η and its momenta over the masses, dη/dt
+        self.rates = np.zeros(length)  # dη/dt
+        self._potential = 0.0  # Σ ∫ k T dη, n_dof times for the first, eV
         self.heat = 0.0
 
     def factor(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
         kt = units.KB * self._temperature(half_step // 2)
         if kt == 0 or n_dof == 0:
             return 1.0
-        energies = np.full(len(self.rates), kt)
-        energies[0] *= n_dof
-        masses = energies * self._period**2
+        shares = np.ones(len(self.rates))
+        shares[0] = n_dof
+        energies, masses = kt * shares, units.KB * self._temperature.mean * shares * self._period**2
         scale = 1.0
         for weight in SUZUKI_YOSHIDA:
             t = weight * time
             for j in reversed(range(len(masses))):
                 self._push(j, kinetic * scale**2, energies, masses, t)
-            self.positions += t * self.rates
+            self._potential += float(energies @ self.rates) * t
             scale *= math.exp(-t * self.rates[0])
             for j in range(len(masses)):
                 self._push(j, kinetic * scale**2, energies, masses, t)
-        self.heat = float(energies @ self.positions + (masses * self.rates**2).sum() / 2)
+        self.heat = self._potential + float((masses * self.rates**2).sum() / 2)
         return scale
 
     def describe(self) -> str:
