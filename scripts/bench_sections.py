@@ -77,7 +77,7 @@ def memory(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
         return lambda: 1e9 / lj(python, scratch, n_steps, *size, *QUIET)["atom_steps_per_second"]
 
     names = ("32,000 atoms", f"{n:,} atoms")
-    paces = in_turn(repeats, {names[0]: nanoseconds(400, *LIQUID), names[1]: nanoseconds(40, *large)})
+    paces = in_turn(repeats, {names[0]: nanoseconds(40, *LIQUID), names[1]: nanoseconds(40, *large)})
     return [
         f"## Memory\n\nLJ liquid, {n:,} atoms in one process: 10 steps, two frames, a checkpoint.\n",
         "| | bytes an atom | MiB |",

