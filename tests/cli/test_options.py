@@ -133,7 +133,8 @@ def test_a_thermostat_heats_a_crystal_at_rest(simulate, found):
 @pytest.mark.parametrize("thermostat", ["nose-hoover", "bussi", "andersen", "berendsen"])
 def test_every_thermostat_follows_a_ramp(thermostat, simulate, found):
     ended = simulate(
-        "--ensemble", "nvt", "--thermostat", thermostat, "--temperature", "30:60", "--thermostat-time", 20, "--model", "lj:shift=true",
+        "--ensemble", "nvt", "--thermostat", thermostat, "--temperature", "30:60", "--thermostat-time", 20,
+        "--model", "lj:shift=true",
         "--friction", 50, "--init-temperature", 60, "--timestep", 2, "--steps", 400, "--log-every", 4, "--seed", 5,
     )  # fmt: skip
     rows = found().rows
