@@ -78,6 +78,8 @@ class NoseHooverChain:
 
     def __init__(self, temperature: Ramp | float, period: float, length: int = 3) -> None:
         """``period`` τ in the timestep's unit."""
+        if length < 1:
+            raise ValueError(f"a Nosé-Hoover chain has at least one thermostat, not {length}")
         self._temperature, self._period = as_ramp(temperature), period
         self.rates = np.zeros(length)  # dη/dt
         self._potential = 0.0  # Σ ∫ k T dη, n_dof times for the first, eV

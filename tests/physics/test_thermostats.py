@@ -17,6 +17,7 @@ from mdrun.state import temperature
 from tests.physics.systems import FS, KB, PS, argon_liquid, smooth_argon, warmed
 from tests.physics.test_langevin import RARE, SIGMAS, far_apart
 from tests.systems import argon, free_particles, pfcc, simulate
+from tests.test_thermo import WithoutVirial
 
 
 def scaled(thermostat: Thermostat, n_dof: int, timestep: float = 2 * FS) -> ScaledVerlet:
@@ -178,3 +179,34 @@ def test_a_bath_at_zero_kelvin_leaves_a_chain_at_rest():
     chain: Thermostat = NoseHooverChain(0, 100 * FS)
     assert chain.factor(1.0, 9, FS, 0) == 1.0
     assert chain.heat == 0
+
+
+# Casebook
+
+
+@pytest.mark.parametrize("length", [1, 3, 10])
+def test_a_chain_of_any_length_holds_the_temperature(length):
+    """A-33, A-38: 256 atoms at 40 K, τ = 100 fs, 5 ps. A chain of one is Nosé and Hoover's."""
+    atoms = warmed(pfcc(4, 4, 4), 40)
+    n_dof = 3 * len(atoms) - 3
+    chain = scaled(NoseHooverChain(40, 100 * FS, length), n_dof)
+    run = simulate(atoms, smooth_argon(), chain, 2500, watch=5)
+    kelvin = np.array([temperature(k, n_dof) for k in run.kinetic_energies[100:]])
+    assert kelvin.mean() == pytest.approx(40, abs=2)
+    assert kelvin.min() > 20
+    conserved = np.array([t.conserved_eV for t in run.thermo]) / len(atoms)
+    assert abs(np.polyfit(np.arange(len(conserved)) * 0.01, conserved, 1)[0]) < 1e-5  # eV/atom/ps
+
+
+def test_a_chain_of_none_is_refused():  # A-38
+    with pytest.raises(ValueError, match="at least one"):
+        NoseHooverChain(40, 100 * FS, 0)
+
+
+@every_thermostat
+def test_a_model_without_stress_will_do_and_the_cell_stays(name):  # A-39
+    atoms = warmed(far_apart(8), 90)
+    atoms.cell, atoms.pbc = [30.0, 31.0, 32.0], True
+    run = simulate(atoms, WithoutVirial(), THERMOSTATS[name](24, 2 * FS), 20)
+    assert (run.sim.state.cell.numpy() == atoms.cell.array).all()
+    assert math.isnan(run.thermo[-1].pressure_GPa)

@@ -97,3 +97,14 @@ def test_noise_belongs_to_the_atom_and_the_seed_and_not_to_the_rank(n_ranks, ans
     assert np.abs(moves[0] - moves[2]).min() > 1e-4
     serial = answers(1)["langevin/0/positions"][-1] - start
     np.testing.assert_allclose(moves[0], serial, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_ranks", ALL)
+def test_one_thermostat_for_all_ranks(n_ranks, answers):
+    found, serial = answers(n_ranks), answers(1)
+    for name in ("kinetic", "conserved", "positions"):
+        np.testing.assert_allclose(
+            found[f"casebook/A-27/{name}"], serial[f"casebook/A-27/{name}"], rtol=0, atol=1e-9, err_msg=name
+        )
+    conserved = found["casebook/A-27/conserved"]
+    assert np.ptp(conserved) < 0.05 * np.ptp(found["casebook/A-27/kinetic"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from ase import Atoms
 
 from mdrun import units
 from mdrun.comm import Comm
@@ -58,6 +59,16 @@ def border_crossing() -> np.ndarray:
     return atoms
 
 
+def half_warm() -> Atoms:
+    """A-27: one end of a bar at 100 K, the other at rest."""
+    atoms = pfcc(8, 2, 2)
+    warm = atoms.positions[:, 0] < 21
+    rng = np.random.default_rng(1)
+    atoms.set_momenta(rng.standard_normal((len(atoms), 3)) * np.sqrt(units.KB * 100 * atoms.get_masses())[:, None])
+    atoms.set_momenta(atoms.get_momenta() * warm[:, None])
+    return atoms
+
+
 def compute_casebook(comm: Comm) -> dict[str, np.ndarray]:
     found = {}
     fs = VelocityVerlet(units.FS)
@@ -66,6 +77,11 @@ def compute_casebook(comm: Comm) -> dict[str, np.ndarray]:
         found[f"{name}/potential"] = np.array([t.potential_eV for t in run.thermo])
         found[f"{name}/kinetic"] = run.kinetic_energies
         found[f"{name}/positions"] = run.positions
+    bar = half_warm()
+    integrator = make("nose-hoover", Moving(half_warm, temperature_K=50.0), 3 * len(bar), comm)
+    run = simulate(bar, argon(bar), integrator, 100, 10, comm, skin=1.0)
+    found["A-27/kinetic"], found["A-27/positions"] = run.kinetic_energies, run.positions
+    found["A-27/conserved"] = np.array([t.conserved_eV for t in run.thermo])
     return found
 
 
