@@ -99,7 +99,7 @@ def test_noise_belongs_to_the_atom_and_the_seed_and_not_to_the_rank(n_ranks, ans
     np.testing.assert_allclose(moves[0], serial, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("n_ranks", ALL)
+@pytest.mark.parametrize("n_ranks", EVEN)
 def test_one_thermostat_for_all_ranks(n_ranks, answers):
     found, serial = answers(n_ranks), answers(1)
     for name in ("kinetic", "conserved", "positions"):

@@ -79,7 +79,7 @@ def compute_casebook(comm: Comm) -> dict[str, np.ndarray]:
         found[f"{name}/positions"] = run.positions
     bar = half_warm()
     integrator = make("nose-hoover", Moving(half_warm, temperature_K=50.0), 3 * len(bar), comm)
-    run = simulate(bar, argon(bar), integrator, 100, 10, comm, skin=1.0)
+    run = simulate(bar, argon(bar, shift=True), integrator, 100, 10, comm, skin=1.0)
     found["A-27/kinetic"], found["A-27/positions"] = run.kinetic_energies, run.positions
     found["A-27/conserved"] = np.array([t.conserved_eV for t in run.thermo])
     return found
