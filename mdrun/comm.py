@@ -342,8 +342,9 @@ def _shared_mailbox(timeout_s: float) -> Mailbox | None:
     from mdrun.mailbox import Mailbox
 
     mailbox = None
-    with contextlib.suppress(OSError, AttributeError):  # AttributeError: not on this operating system
-        mailbox = Mailbox(dist.get_world_size())
+    if os.environ.get(SHARED_MEMORY, "1") != "0":
+        with contextlib.suppress(OSError, AttributeError):  # AttributeError: not on this operating system
+            mailbox = Mailbox(dist.get_world_size())
     addresses: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(addresses, mailbox and mailbox.address)
     connected = False
@@ -383,7 +384,7 @@ def open_comm(timeout_s: float = 600.0) -> Comm:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
         dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
-        mailbox = _shared_mailbox(timeout_s) if os.environ.get(SHARED_MEMORY, "1") != "0" else None
+        mailbox = _shared_mailbox(timeout_s)
         return HostComm(timeout_s, mailbox) if mailbox else ProcessComm(timeout_s)
     except RuntimeError as error:
         raise InputError(

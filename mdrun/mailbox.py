@@ -111,9 +111,9 @@ class Mailbox:
         self._open = list(self._files)
         for file in self._files:
             os.ftruncate(file, STEP)
+        self.address = self._address()
 
-    @property
-    def address(self) -> list[str | int]:
+    def _address(self) -> list[str | int]:
         """Where others find the boxes: this host since it was booted, the name space of processes, process, files."""
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()

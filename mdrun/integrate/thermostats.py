@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from mdrun import units
+from mdrun.errors import SimulationError
 from mdrun.philox import STREAM_BUSSI
 
 
@@ -41,6 +42,10 @@ def as_ramp(temperature: Ramp | float) -> Ramp:
 
 _YOSHIDA = 1 / (2 - 2 ** (1 / 3))
 SUZUKI_YOSHIDA = (_YOSHIDA, 1 - 2 * _YOSHIDA, _YOSHIDA)  # fourth order: H. Yoshida, Phys. Lett. A 150 (1990) 262
+
+
+FAR = 0.1  # rate times time, in one part of a Nosé-Hoover step
+MOST_PARTS = 2000
 
 
 class Thermostat(Protocol):
@@ -86,6 +91,18 @@ class NoseHooverChain:
         self.heat = 0.0
 
     def factor(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
+        try:
+            scale = self._follow(kinetic, n_dof, time, half_step)
+        except OverflowError:
+            scale = math.nan
+        if not math.isfinite(scale):
+            raise SimulationError(
+                "the Nosé-Hoover thermostat can't follow: the temperature is too far from --temperature for so short a "
+                "--thermostat-time. Equilibrate with --thermostat bussi, or lengthen it."
+            )
+        return scale
+
+    def _follow(self, kinetic: float, n_dof: int, time: float, half_step: int) -> float:
         kt = units.KB * self._temperature(half_step // 2)
         if kt == 0 or n_dof == 0:
             return 1.0
@@ -93,8 +110,9 @@ class NoseHooverChain:
         shares[0] = n_dof
         energies, masses = kt * shares, units.KB * self._temperature.mean * shares * self._period**2
         scale = 1.0
-        for weight in SUZUKI_YOSHIDA:
-            t = weight * time
+        n_parts = self._n_parts(kinetic, energies, masses, time)
+        for weight in SUZUKI_YOSHIDA * n_parts:
+            t = weight * time / n_parts
             for j in reversed(range(len(masses))):
                 self._push(j, kinetic * scale**2, energies, masses, t)
             self._potential += float(energies @ self.rates) * t
@@ -106,6 +124,15 @@ class NoseHooverChain:
 
     def describe(self) -> str:
         return f"Nosé-Hoover chain of {len(self.rates)}, {self._temperature}, period {self._period / units.FS:g} fs"
+
+    def _n_parts(self, kinetic: float, energies: np.ndarray, masses: np.ndarray, time: float) -> int:
+        """How often to divide ``time``, so that nothing goes far in a part: far from its temperature, a large system
+        drives the second thermostat, which is as light as an atom's, at sqrt(n_dof) times its usual rate."""
+        fastest, driven = 0.0, 2 * kinetic
+        for rate, energy, mass in zip(self.rates, energies, masses, strict=True):
+            rate = abs(rate) + time * abs(driven - energy) / mass
+            fastest, driven = max(fastest, rate), mass * rate**2
+        return math.ceil(min(max(fastest * time / FAR, 1), MOST_PARTS))
 
     def _push(self, j: int, kinetic: float, energies: np.ndarray, masses: np.ndarray, time: float) -> None:
         """Rate j over half of ``time``, by what drives it and by the drag of the next."""

@@ -11,6 +11,7 @@ from ase.md.nose_hoover_chain import NoseHooverChainNVT
 from scipy import stats
 
 from mdrun.comm import Comm
+from mdrun.errors import SimulationError
 from mdrun.integrate.nvt import Andersen, ScaledVerlet
 from mdrun.integrate.thermostats import Berendsen, Bussi, NoseHooverChain, Ramp, Thermostat
 from mdrun.state import temperature
@@ -210,3 +211,21 @@ def test_a_model_without_stress_will_do_and_the_cell_stays(name):  # A-39
     run = simulate(atoms, WithoutVirial(), THERMOSTATS[name](24, 2 * FS), 20)
     assert (run.sim.state.cell.numpy() == atoms.cell.array).all()
     assert math.isnan(run.thermo[-1].pressure_GPa)
+
+
+@pytest.mark.parametrize(("n_dof", "period_fs"), [(300, 100), (300_000, 100), (3_000_000, 100), (96_000, 20)])
+@pytest.mark.parametrize("excess", [0.25, 0.5, 2.0, 4.0])
+def test_a_large_system_far_from_its_temperature_is_followed(n_dof, period_fs, excess):
+    """Free atoms and a chain alone: what they hold together stays, within a thousandth of the kinetic energy."""
+    target = n_dof * KB * 300 / 2
+    chain, start = NoseHooverChain(300, period_fs * FS), excess * target
+    kinetic, worst = start, 0.0
+    for half_step in range(400):
+        kinetic *= chain.factor(kinetic, n_dof, FS, half_step) ** 2
+        worst = max(worst, abs(kinetic + chain.heat - start))
+    assert worst < 1e-3 * target
+
+
+def test_what_a_chain_cannot_follow_is_told():
+    with pytest.raises(SimulationError, match="--thermostat-time"):
+        NoseHooverChain(300, 1e-3 * FS).factor(1e6, 300, FS, 0)
