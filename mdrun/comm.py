@@ -149,16 +149,17 @@ class ProcessComm(Comm):
 
     @timed("communication")
     def exchange_sizes(self, send_sizes: Sequence[int]) -> list[int]:
-        send = torch.tensor(send_sizes, dtype=torch.int64)
-        recv = torch.empty_like(send)
-        self._call(self._dist.all_to_all_single, recv, send)
-        return recv.tolist()
+        ones = [1] * self.size
+        return self._pass_on(torch.tensor(send_sizes, dtype=torch.int64), ones, ones).tolist()
 
     @timed("communication")
     def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
+        self._count_bytes(rows, send_sizes)
+        return self._pass_on(rows, send_sizes, recv_sizes)
+
+    def _pass_on(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
         out = rows.new_empty((sum(recv_sizes), *rows.shape[1:]))
         self._call(self._dist.all_to_all_single, out, rows.contiguous(), list(recv_sizes), list(send_sizes))
-        self._count_bytes(rows, send_sizes)
         return out
 
     def _count_bytes(self, rows: Tensor, send_sizes: Sequence[int]) -> None:
@@ -182,9 +183,7 @@ class ProcessComm(Comm):
     def gather(self, rows: Tensor) -> Tensor | None:
         sizes = self.all_gather(torch.tensor(len(rows))).tolist()
         send = [len(rows) if r == 0 else 0 for r in range(self.size)]
-        recv = sizes if self.rank == 0 else [0] * self.size
-        out = rows.new_empty((sum(recv), *rows.shape[1:]))
-        self._call(self._dist.all_to_all_single, out, rows.contiguous(), recv, send)
+        out = self._pass_on(rows, send, sizes if self.rank == 0 else [0] * self.size)
         return out if self.rank == 0 else None
 
     def broadcast(self, value: Any) -> Any:
@@ -267,8 +266,8 @@ class HostComm(ProcessComm):
     def all_gather(self, row: Tensor) -> Tensor:
         if row.device.type != "cpu":
             return super().all_gather(row)
-        copies = row.expand(self.size, *row.shape)
-        return self._pass_on(copies, [1] * self.size, [1] * self.size)[0]
+        ones = [1] * self.size
+        return self._pass_on(row.expand(self.size, *row.shape), ones, ones)
 
     @timed("communication")
     def all_sum(self, values: Tensor) -> Tensor:
@@ -279,39 +278,24 @@ class HostComm(ProcessComm):
         return super().all_max(values) if values.device.type != "cpu" else self.all_gather(values).amax(dim=0)
 
     @timed("communication")
-    def exchange_sizes(self, send_sizes: Sequence[int]) -> list[int]:
-        ones = [1] * self.size
-        return self._pass_on(torch.tensor(send_sizes), ones, ones)[0].tolist()
-
-    @timed("communication")
-    def exchange(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
-        if rows.device.type != "cpu":
-            return super().exchange(rows, send_sizes, recv_sizes)
-        self._count_bytes(rows, send_sizes)
-        return self._pass_on(rows, send_sizes, recv_sizes)[0]
-
-    @timed("communication")
     def exchange_and_agree(
         self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], wish: bool | Tensor
     ) -> tuple[Tensor, bool | Tensor]:
         if rows.device.type != "cpu":
             return super().exchange_and_agree(rows, send_sizes, recv_sizes, wish)
         self._count_bytes(rows, send_sizes)
-        arrived, answer = self._pass_on(rows, send_sizes, recv_sizes, bool(wish))
+        arrived, answer = self._by_mailbox(rows, send_sizes, recv_sizes, bool(wish))
         return arrived, torch.tensor(answer) if isinstance(wish, Tensor) else answer
 
-    @timed("communication")
-    def gather(self, rows: Tensor) -> Tensor | None:
+    def _pass_on(self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int]) -> Tensor:
         if rows.device.type != "cpu":
-            return super().gather(rows)
-        sizes = self.exchange_sizes([len(rows)] * self.size)
-        send = [len(rows) if r == 0 else 0 for r in range(self.size)]
-        out, _ = self._pass_on(rows, send, sizes if self.rank == 0 else [0] * self.size)
-        return out if self.rank == 0 else None
+            return super()._pass_on(rows, send_sizes, recv_sizes)
+        return self._by_mailbox(rows, send_sizes, recv_sizes, note=False)[0]
 
-    def _pass_on(
-        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], note: bool = False
+    def _by_mailbox(
+        self, rows: Tensor, send_sizes: Sequence[int], recv_sizes: Sequence[int], note: bool
     ) -> tuple[Tensor, bool]:
+        """The rows that came, and whether any rank left a note."""
         row_bytes = rows.element_size() * math.prod(rows.shape[1:])
         send, receive = ([n * row_bytes for n in sizes] for sizes in (send_sizes, recv_sizes))
         out = torch.empty((sum(recv_sizes), *rows.shape[1:]), dtype=rows.dtype)

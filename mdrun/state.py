@@ -90,9 +90,9 @@ class State:
         """Put the per-atom arrays on a device; the cell stays on the host."""
         self.replace_fields({name: values.to(device) for name, values in self.fields().items()})
 
-    def kinetic_energy(self) -> float:
-        """Σ p²/2m of the owned atoms, eV."""
-        return float((self.momenta.square().sum(dim=1) / self.masses).sum()) / 2
+    def kinetic_energy(self) -> Tensor:
+        """() Σ p²/2m of the owned atoms, eV, on their device."""
+        return (self.momenta.square().sum(dim=1) / self.masses).sum() / 2
 
 
 def temperature(kinetic: float, n_dof: int) -> float:

@@ -20,11 +20,6 @@ from mdrun.philox import STREAM_COLLIDED, STREAM_COLLISIONS, STREAM_LANGEVIN
 from mdrun.state import State
 
 
-def kinetic_energy(state: State) -> Tensor:
-    """() Σ p²/2m of the owned atoms, eV, on their device."""
-    return (state.momenta.square().sum(dim=1) / state.masses).sum() / 2
-
-
 class Langevin:
     """NVT: exp(t/2 B) exp(t/2 A) exp(t O) exp(t/2 A) exp(t/2 B), known as BAOAB.
 
@@ -62,9 +57,9 @@ class Langevin:
         c = math.exp(-self.friction * self.timestep)
         noise = normals(self.seed, STREAM_LANGEVIN, step, state.ids)
         width = torch.sqrt((1 - c * c) * units.KB * self.temperature(step) * state.masses)
-        before = kinetic_energy(state)
+        before = state.kinetic_energy()
         state.momenta.mul_(c).add_(noise * width[:, None] * state.mobile)
-        self._heat = self._heat + before - kinetic_energy(state)
+        self._heat = self._heat + before - state.kinetic_energy()
 
     def describe(self) -> str:
         return (
@@ -102,7 +97,7 @@ class ScaledVerlet:
         self._scale(state)
 
     def _scale(self, state: State) -> None:
-        kinetic = float(self._comm.all_sum(kinetic_energy(state)))
+        kinetic = float(self._comm.all_sum(state.kinetic_energy()))
         state.momenta.mul_(self.thermostat.factor(kinetic, self._n_dof, self.timestep / 2, self._half_step))
 
     def describe(self) -> str:
@@ -144,9 +139,9 @@ class Andersen:
         meets = normals(self.seed, STREAM_COLLISIONS, self._step, state.ids)[:, :1] < rare
         noise = normals(self.seed, STREAM_COLLIDED, self._step, state.ids)
         width = torch.sqrt(units.KB * self.temperature(self._step) * state.masses)
-        before = kinetic_energy(state)
+        before = state.kinetic_energy()
         state.momenta.copy_(torch.where(meets & state.mobile, noise * width[:, None], state.momenta))
-        self._heat = self._heat + before - kinetic_energy(state)
+        self._heat = self._heat + before - state.kinetic_energy()
 
     def describe(self) -> str:
         return (
