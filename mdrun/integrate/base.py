@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from torch import Tensor
-
+from mdrun.potentials.base import Forces
 from mdrun.state import State
 
 
@@ -13,24 +12,30 @@ class Integrator(Protocol):
     """Moves the atoms from step to step around one force evaluation.
 
     Attributes:
-        ensemble: "nve" or "nvt".
+        ensemble: "nve", "nvt", "npt" or "nph".
         timestep: ASE's Å·sqrt(amu/eV).
         conserves_momentum: whether the total momentum of free atoms is a constant.
-        heat: eV, this rank's share of what a bath holds: with it the total energy is conserved.
+        needs_virial: whether it reads the virial at each step.
+        pressure: eV/Å³, what a barostat holds, the mean of three; None where there is none.
+        heat: eV, this rank's share of what the baths hold: with it the total energy is conserved.
     """
 
     ensemble: str
     timestep: float
     conserves_momentum: bool
+    needs_virial: bool
+
+    @property
+    def pressure(self) -> float | None: ...
 
     @property
     def heat(self) -> float: ...
 
-    def before_forces(self, state: State, forces: Tensor, step: int) -> None:
-        """From the momenta, positions and forces (n_owned, 3) of ``step`` to the positions of ``step + 1``."""
+    def before_forces(self, state: State, forces: Forces, step: int) -> None:
+        """From the momenta, positions and forces of ``step`` to the positions of ``step + 1``."""
         ...
 
-    def after_forces(self, state: State, forces: Tensor) -> None:
+    def after_forces(self, state: State, forces: Forces) -> None:
         """The rest of the step, with the forces at the new positions."""
         ...
 

@@ -17,6 +17,7 @@ from mdrun.integrate.thermostats import Ramp, Thermostat, as_ramp
 from mdrun.integrate.verlet import drift, kick
 from mdrun.noise import normals
 from mdrun.philox import STREAM_COLLIDED, STREAM_COLLISIONS, STREAM_LANGEVIN
+from mdrun.potentials.base import Forces
 from mdrun.state import State
 
 
@@ -29,6 +30,8 @@ class Langevin:
 
     ensemble = "nvt"
     conserves_momentum = False
+    needs_virial = False
+    pressure = None
 
     def __init__(self, timestep: float, temperature: Ramp | float, friction: float, seed: int) -> None:
         """``friction`` γ in units of 1/time as ``timestep`` is of time."""
@@ -43,15 +46,15 @@ class Langevin:
         return float(self._heat)
 
     @timed("integration")
-    def before_forces(self, state: State, forces: Tensor, step: int) -> None:
-        kick(state, forces, self.timestep / 2)
+    def before_forces(self, state: State, forces: Forces, step: int) -> None:
+        kick(state, forces.forces, self.timestep / 2)
         drift(state, self.timestep / 2)
         self._exchange_heat(state, step)
         drift(state, self.timestep / 2)
 
     @timed("integration")
-    def after_forces(self, state: State, forces: Tensor) -> None:
-        kick(state, forces, self.timestep / 2)
+    def after_forces(self, state: State, forces: Forces) -> None:
+        kick(state, forces.forces, self.timestep / 2)
 
     def _exchange_heat(self, state: State, step: int) -> None:
         c = math.exp(-self.friction * self.timestep)
@@ -73,6 +76,8 @@ class ScaledVerlet:
 
     ensemble = "nvt"
     conserves_momentum = True
+    needs_virial = False
+    pressure = None
 
     def __init__(self, timestep: float, thermostat: Thermostat, n_dof: int, comm: Comm) -> None:
         self.timestep = timestep
@@ -84,15 +89,15 @@ class ScaledVerlet:
         return self.thermostat.heat if self._comm.rank == 0 else 0.0
 
     @timed("integration")
-    def before_forces(self, state: State, forces: Tensor, step: int) -> None:
+    def before_forces(self, state: State, forces: Forces, step: int) -> None:
         self._half_step = 2 * step
         self._scale(state)
-        kick(state, forces, self.timestep / 2)
+        kick(state, forces.forces, self.timestep / 2)
         drift(state, self.timestep)
 
     @timed("integration")
-    def after_forces(self, state: State, forces: Tensor) -> None:
-        kick(state, forces, self.timestep / 2)
+    def after_forces(self, state: State, forces: Forces) -> None:
+        kick(state, forces.forces, self.timestep / 2)
         self._half_step += 1
         self._scale(state)
 
@@ -112,6 +117,8 @@ class Andersen:
 
     ensemble = "nvt"
     conserves_momentum = False
+    needs_virial = False
+    pressure = None
 
     def __init__(self, timestep: float, temperature: Ramp | float, rate: float, seed: int) -> None:
         """``rate`` ν of one atom's collisions in units of 1/time as ``timestep`` is of time."""
@@ -126,14 +133,14 @@ class Andersen:
         return float(self._heat)
 
     @timed("integration")
-    def before_forces(self, state: State, forces: Tensor, step: int) -> None:
+    def before_forces(self, state: State, forces: Forces, step: int) -> None:
         self._step = step
-        kick(state, forces, self.timestep / 2)
+        kick(state, forces.forces, self.timestep / 2)
         drift(state, self.timestep)
 
     @timed("integration")
-    def after_forces(self, state: State, forces: Tensor) -> None:
-        kick(state, forces, self.timestep / 2)
+    def after_forces(self, state: State, forces: Forces) -> None:
+        kick(state, forces.forces, self.timestep / 2)
         probability = torch.tensor(-math.expm1(-self.rate * self.timestep), dtype=torch.float64)
         rare = float(torch.special.ndtri(probability))  # a normal number is below it with that probability
         meets = normals(self.seed, STREAM_COLLISIONS, self._step, state.ids)[:, :1] < rare

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mdrun import units
 from mdrun.clock import timed
+from mdrun.potentials.base import Forces
 from mdrun.state import State
 
 
@@ -42,19 +43,21 @@ class VelocityVerlet:
 
     ensemble = "nve"
     conserves_momentum = True
+    needs_virial = False
+    pressure = None
     heat = 0.0
 
     def __init__(self, timestep: float) -> None:
         self.timestep = timestep
 
     @timed("integration")
-    def before_forces(self, state: State, forces: Tensor, step: int) -> None:
-        kick(state, forces, self.timestep / 2)
+    def before_forces(self, state: State, forces: Forces, step: int) -> None:
+        kick(state, forces.forces, self.timestep / 2)
         drift(state, self.timestep)
 
     @timed("integration")
-    def after_forces(self, state: State, forces: Tensor) -> None:
-        kick(state, forces, self.timestep / 2)
+    def after_forces(self, state: State, forces: Forces) -> None:
+        kick(state, forces.forces, self.timestep / 2)
 
     def describe(self) -> str:
         return f"NVE, velocity Verlet, {self.timestep / units.FS:g} fs"

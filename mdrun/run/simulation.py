@@ -74,12 +74,12 @@ def run(sim: Simulation, n_steps: int) -> None:
     """
     with naming_the_step(sim):
         for _ in range(n_steps):
-            sim.integrator.before_forces(sim.state, sim.forces.forces, sim.step)  # half kick, drift
+            sim.integrator.before_forces(sim.state, sim.forces, sim.step)  # half kick, drift
             look_back(sim)
             sim.step += 1
             sim.domain.follow(sim.state)  # refresh the halo, or rebuild where atoms have moved too far
-            sim.forces = sim.model(sim.domain, totals=is_watched(sim))  # inside the activated context
-            sim.integrator.after_forces(sim.state, sim.forces.forces)  # half kick
+            sim.forces = sim.model(sim.domain, totals=needs_totals(sim))  # inside the activated context
+            sim.integrator.after_forces(sim.state, sim.forces)  # half kick
             observe(sim)
         look_back(sim)
 
@@ -89,6 +89,11 @@ def look_back(sim: Simulation) -> None:
     if sim.domain.backend.looks_late:
         sim.model.look_back()
         sim.domain.look_back(sim.state)
+
+
+def needs_totals(sim: Simulation) -> bool:
+    """Whether this step's energy or virial is needed, by whoever looks on or to move on."""
+    return sim.integrator.needs_virial or is_watched(sim)
 
 
 def is_watched(sim: Simulation) -> bool:
