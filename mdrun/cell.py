@@ -53,6 +53,28 @@ def heights(cell: Tensor) -> Tensor:
     return 1 / torch.linalg.inv(cell).norm(dim=0)
 
 
+TILTED = 0.7  # of the shorter vector: how far two vectors may overlap; 0.5 would change sides at each breath
+
+
+def is_tilted(cell: Tensor, pbc: Sequence[bool]) -> bool:
+    """Whether one periodic vector (rows of (3, 3), Å) leans so far over another that a shorter one would serve."""
+    vectors = cell.numpy()[list(pbc)]
+    products = np.abs(vectors @ vectors.T)
+    squares = np.diag(products)
+    overlap = products - np.diag(squares)
+    return bool((overlap > TILTED * np.minimum.outer(squares, squares)).any())
+
+
+def reduced(cell: Tensor, pbc: Sequence[bool]) -> Tensor:
+    """The lattice of the periodic vectors by its shortest ones (Minkowski's reduction), of the same handedness."""
+    from ase.geometry import minkowski_reduce
+
+    full = completed(cell, pbc)
+    vectors, _ = minkowski_reduce(full.numpy(), list(pbc))
+    shortest = torch.from_numpy(np.ascontiguousarray(vectors))
+    return torch.where(torch.tensor(tuple(pbc))[:, None], shortest, cell)
+
+
 def volume(cell: Tensor, pbc: Sequence[bool]) -> float:
     """Å³; NaN unless all three axes are periodic, since nothing then bounds the matter."""
     return abs(float(torch.linalg.det(cell))) if all(pbc) else math.nan

@@ -151,7 +151,7 @@ class Domain:
         Raises:
             SimulationError: an atom leapt farther than the list reaches, or than the cell is thick.
         """
-        if self.plan is None or self._is_due:
+        if self.plan is None or self._is_due or state.n_lattice_changes != self._lattice:
             self.rebuild(state)
             return
         if not torch.equal(state.cell, self._cell_now):
@@ -256,7 +256,7 @@ class Domain:
         width = (self.ghost_width / self._heights).numpy()
         self.plan = plan_halo(frac, self.boxes, width, state.pbc, self.comm, self.backend.images_within)
         self._adopt_ghosts(state)
-        self._box_then = box
+        self._box_then, self._lattice = box, state.n_lattice_changes
         self._learn_strain(state)
         self.backend.move_owned(state.positions, self._shifts, self._then, state.cell, self._strain, self.packed)
         self._refresh_ghosts(state.cell)

@@ -28,6 +28,7 @@ from mdrun.errors import InputError
 STREAM_VELOCITIES = 0  # starting velocities; step 0
 STREAM_LANGEVIN = 1  # the Langevin thermostat's noise; the step that it acts in
 STREAM_BUSSI = 2  # stochastic velocity rescaling; half steps
+STREAM_CELL = 5  # stochastic cell rescaling; the step
 STREAM_COLLISIONS, STREAM_COLLIDED = 3, 4  # the Andersen thermostat's: who collides, and what with; the step
 
 # Numba turns a sum of uint64 and a literal into a float: every number here has its type.

@@ -50,6 +50,7 @@ class State:
         mobile: (n, 3) components that may move.
         positions: (n, 3) Å, unwrapped: they never jump by a cell vector.
         momenta: (n, 3) sqrt(amu·eV).
+        n_lattice_changes: how often ``cell`` was given other vectors of its lattice.
     """
 
     cell: Tensor
@@ -63,6 +64,7 @@ class State:
     positions: Tensor
     momenta: Tensor
     n_total: int = field(default=0)
+    n_lattice_changes: int = field(default=0, init=False)
     _looked_at: Tensor | None = field(default=None, init=False, repr=False)
     _is_free: bool = field(default=True, init=False, repr=False)
 
@@ -93,6 +95,15 @@ class State:
     def kinetic_energy(self) -> Tensor:
         """() Σ p²/2m of the owned atoms, eV, on their device."""
         return (self.momenta.square().sum(dim=1) / self.masses).sum() / 2
+
+    def kinetic_tensor(self) -> Tensor:
+        """(3, 3) Σ p ⊗ p / m of the owned atoms, eV, on their device; its trace is twice the kinetic energy."""
+        return self.momenta.T @ (self.momenta / self.masses[:, None])
+
+    def change_lattice_vectors(self, cell: Tensor) -> None:
+        """Describe the same lattice by other vectors (3, 3) Å; positions, which are unwrapped, stay."""
+        self.cell = cell
+        self.n_lattice_changes += 1
 
 
 def temperature(kinetic: float, n_dof: int) -> float:

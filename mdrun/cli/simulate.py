@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from mdrun.errors import InputError
+from mdrun.run import ensemble_options as options
 from mdrun.run.settings import Settings, make_settings, read_config
 
 RUN, OUTPUT, SYSTEM = "Dynamics", "Output", "Structure and model"
@@ -31,17 +32,35 @@ def simulate(
         "Chosen by the species where they allow it.",
         SYSTEM,
     ),
-    ensemble: str = _option("nve or nvt.", RUN, show_default=Settings.ensemble),
+    ensemble: str = _option("nve, nvt, npt or nph.", RUN, show_default=Settings.ensemble),
     thermostat: str = _option(
-        "langevin, nose-hoover, bussi, andersen or berendsen.", RUN, show_default=Settings.thermostat
+        "langevin, nose-hoover, bussi, andersen or berendsen.",
+        RUN,
+        show_default="langevin; nose-hoover or bussi under pressure",
     ),
     temperature: str = _option("The thermostat's, K; 300:600 goes from one to the other.", RUN, metavar="K[:K]"),
     thermostat_time: float = _option(
-        "Time constant of nose-hoover, bussi and berendsen, fs.", RUN, show_default=str(Settings.thermostat_time)
+        "Time constant of nose-hoover, bussi and berendsen, fs.", RUN, show_default=str(options.THERMOSTAT_TIME)
     ),
     friction: float = _option(
-        "Langevin's; Andersen's collisions of an atom; 1/ps.", RUN, show_default=str(Settings.friction)
+        "Langevin's; Andersen's collisions of an atom; 1/ps.", RUN, show_default=str(options.FRICTION)
     ),
+    barostat: str = _option("mtk, stochastic (cell rescaling) or berendsen.", RUN, show_default="mtk"),
+    pressure: str = _option(
+        "The barostat's, GPa; three or six numbers, xx,yy,zz,yz,xz,xy, where they differ.", RUN, metavar="GPA[,GPA...]"
+    ),
+    barostat_time: float = _option("Its time constant, fs.", RUN, show_default=str(options.BAROSTAT_TIME)),
+    compressibility: float = _option(
+        "Of the material, 1/GPa, for stochastic and berendsen: sets their pace.",
+        RUN,
+        show_default=str(options.COMPRESSIBILITY),
+    ),
+    box: str = _option(
+        "How the cell moves: iso (all axes alike), the axes that move as in xyz or z (each by itself), or triclinic.",
+        RUN,
+        show_default="iso",
+    ),
+    couple: str = _option("Two axes of --box that keep their ratio: xy, xz or yz.", RUN),
     init_temperature: float = _option(
         "Draw Maxwell-Boltzmann velocities at this temperature, K; else the file's are used.", RUN
     ),

@@ -20,10 +20,12 @@ class Integrator(Protocol):
         heat: eV, this rank's share of what the baths hold: with it the total energy is conserved.
     """
 
-    ensemble: str
     timestep: float
     conserves_momentum: bool
     needs_virial: bool
+
+    @property
+    def ensemble(self) -> str: ...
 
     @property
     def pressure(self) -> float | None: ...

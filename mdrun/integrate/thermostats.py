@@ -81,11 +81,13 @@ class NoseHooverChain:
     the mean of a ramp.
     """
 
-    def __init__(self, temperature: Ramp | float, period: float, length: int = 3) -> None:
-        """``period`` τ in the timestep's unit."""
+    def __init__(
+        self, temperature: Ramp | float, period: float, length: int = 3, first_mass: float | None = None
+    ) -> None:
+        """``period`` τ in the timestep's unit; ``first_mass`` Q₁ in k T τ², in place of n_dof."""
         if length < 1:
             raise ValueError(f"a Nosé-Hoover chain has at least one thermostat, not {length}")
-        self._temperature, self._period = as_ramp(temperature), period
+        self._temperature, self._period, self._first_mass = as_ramp(temperature), period, first_mass
         self.rates = np.zeros(length)  # dη/dt
         self._potential = 0.0  # Σ ∫ k T dη, n_dof times for the first, eV
         self.heat = 0.0
@@ -109,6 +111,8 @@ class NoseHooverChain:
         shares = np.ones(len(self.rates))
         shares[0] = n_dof
         energies, masses = kt * shares, units.KB * self._temperature.mean * shares * self._period**2
+        if self._first_mass is not None:
+            masses[0] *= self._first_mass / n_dof
         scale = 1.0
         n_parts = self._n_parts(kinetic, energies, masses, time)
         for weight in SUZUKI_YOSHIDA * n_parts:

@@ -95,7 +95,7 @@ class Job:
         rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         with Scope(model, domain, shared.n_atoms) as scope:
-            integrator = make_integrator(shared.settings, shared.n_dof, comm)
+            integrator = make_integrator(shared.settings, shared.n_dof, comm, state)
             sim = Simulation(state, domain, scope, integrator, shared.n_dof)
             self.sim = sim
             thermometer = Thermometer(comm)

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mdrun.errors import InputError
+from mdrun.run.ensemble_options import INFINITY, check_ensemble, pressures_of, refuse, temperatures_of
 
-ENSEMBLES = ("nve", "nvt")
-THERMOSTATS = ("langevin", "nose-hoover", "bussi", "andersen", "berendsen")
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "numba", "torch")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
-INFINITY = float("inf")
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,16 @@ class Settings:
     species: str | None = None
     model: str | None = None
     ensemble: str = "nve"
-    thermostat: str = "langevin"
+    thermostat: str | None = None
     temperature: float | str | None = None
-    thermostat_time: float = 100.0
-    friction: float = 1.0
+    thermostat_time: float | None = None
+    friction: float | None = None
+    barostat: str | None = None
+    pressure: float | str | None = None
+    barostat_time: float | None = None
+    compressibility: float | None = None
+    box: str | None = None
+    couple: str | None = None
     timestep: float = 1.0
     steps: int | None = None
     time: float | None = None
@@ -67,16 +71,16 @@ class Settings:
         Raises:
             InputError: they are none.
         """
-        if self.temperature is None:
-            return None
-        first, colon, last = str(self.temperature).partition(":")
-        wanted = "a temperature in K not below 0, or two of them as in 300:600"
-        try:
-            values = float(first), float(last if colon else first)
-        except ValueError:
-            raise InputError(f"--temperature {self.temperature} won't do: it takes {wanted}.") from None
-        _refuse(not all(0 <= value < INFINITY for value in values), "temperature", self.temperature, wanted)
-        return values
+        return temperatures_of(self.temperature)
+
+    @property
+    def pressures(self) -> tuple[float, ...] | None:
+        """GPa, the barostat's xx, yy, zz, yz, xz, xy.
+
+        Raises:
+            InputError: they are none.
+        """
+        return pressures_of(self.pressure)
 
     @property
     def directory(self) -> Path:
@@ -88,55 +92,32 @@ class Settings:
         Raises:
             InputError: naming the option, its value and what it takes.
         """
-        _refuse(self.ensemble not in ENSEMBLES, "ensemble", self.ensemble, "one of " + ", ".join(ENSEMBLES))
-        _refuse(
-            self.thermostat not in THERMOSTATS,
-            "thermostat",
-            self.thermostat,
-            "one of " + ", ".join(THERMOSTATS),
-        )
+        check_ensemble(self)
         for name, known in (("device", DEVICES), ("backend", BACKENDS), ("precision", (None, *PRECISIONS))):
             value = getattr(self, name)
-            _refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
-        _refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")
-        _refuse(self.time is not None and not 0 <= self.time < INFINITY, "time", self.time, "a time in ps not below 0")
-        _refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
-        _refuse(not 0 <= self.skin < INFINITY, "skin", self.skin, "a length in Å not below 0")
-        _refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
+            refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
+        refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")
+        refuse(self.time is not None and not 0 <= self.time < INFINITY, "time", self.time, "a time in ps not below 0")
+        refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
+        refuse(not 0 <= self.skin < INFINITY, "skin", self.skin, "a length in Å not below 0")
+        refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
         for name in ("log_every", "trajectory_every", "checkpoint_every"):
             every = getattr(self, name)
-            _refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
-        _refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
-        _refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
-        _refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
-        _refuse(
+            refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
+        refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
+        refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
+        refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
+        refuse(
             self.seed is not None and not 0 <= self.seed < 2**63,
             "seed",
             self.seed,
             "a whole number in [0, 2^63)",
         )
-        _ = self.temperatures
         start = self.init_temperature
         bad = start is not None and not 0 <= start < INFINITY
-        _refuse(bad, "init-temperature", start, "a temperature in K not below 0")
-        _refuse(
-            not 0 < self.thermostat_time < INFINITY, "thermostat-time", self.thermostat_time, "a time in fs above 0"
-        )
-        _refuse(not 0 <= self.friction < INFINITY, "friction", self.friction, "a rate in 1/ps not below 0")
-        if self.ensemble == "nvt" and self.temperature is None:
-            raise InputError("--ensemble nvt needs --temperature (K).")
-        if self.ensemble == "nve" and self.temperature is not None:
-            raise InputError(
-                "--temperature is the thermostat's, and nve has none. Draw velocities with --init-temperature, or "
-                "hold the temperature with --ensemble nvt."
-            )
+        refuse(bad, "init-temperature", start, "a temperature in K not below 0")
         if self.steps is not None and self.time is not None:
             raise InputError("--steps and --time both say how long to run: give one.")
-
-
-def _refuse(is_bad: bool, option: str, value: object, wanted: str) -> None:
-    if is_bad:
-        raise InputError(f"--{option} {value} won't do: it takes {wanted}.")
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         replicate=settings.replicate,
         species=settings.species.split(",") if settings.species else None,
     )
-    notes = [*structure.notes, *warnings(settings)]
+    notes = [*structure.notes]
     numbers = structure.species
     if settings.model is None:
         settings = replace(settings, model=default_model(numbers))
@@ -95,6 +95,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
     state, velocities, n_dof = _first_state(structure, settings)
+    notes += warnings(settings, is_still=not bool(state.momenta.any()))
     n_fixed = int((~structure.mobile).all(axis=1).sum())
     shared = Shared(
         settings=settings,
