@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -58,26 +59,36 @@ TILTED = 0.7  # of the shorter vector: how far two vectors may overlap; 0.5 woul
 
 def is_tilted(cell: Tensor, pbc: Sequence[bool]) -> bool:
     """Whether one periodic vector (rows of (3, 3), Å) leans so far over another that a shorter one would serve."""
-    vectors = cell.numpy()[list(pbc)]
-    products = np.abs(vectors @ vectors.T)
-    squares = np.diag(products)
-    overlap = products - np.diag(squares)
-    return bool((overlap > TILTED * np.minimum.outer(squares, squares)).any())
+    vectors = [vector for vector, is_periodic in zip(cell.tolist(), pbc, strict=True) if is_periodic]
+    squares = [sum(x * x for x in vector) for vector in vectors]
+    return any(
+        abs(sum(x * y for x, y in zip(vectors[i], vectors[j], strict=True))) > TILTED * min(squares[i], squares[j])
+        for i, j in itertools.combinations(range(len(vectors)), 2)
+    )
 
 
 def reduced(cell: Tensor, pbc: Sequence[bool]) -> Tensor:
-    """The lattice of the periodic vectors by its shortest ones (Minkowski's reduction), of the same handedness."""
-    from ase.geometry import minkowski_reduce
+    """The lattice of the periodic vectors by shorter ones, of which none leans over another by more than half of it.
 
-    full = completed(cell, pbc)
-    vectors, _ = minkowski_reduce(full.numpy(), list(pbc))
-    shortest = torch.from_numpy(np.ascontiguousarray(vectors))
-    return torch.where(torch.tensor(tuple(pbc))[:, None], shortest, cell)
+    Multiples of one vector are taken from another (Lagrange and Gauss), so axes keep their names, the cell its volume
+    and its handedness.
+    """
+    vectors = cell.numpy().copy()
+    axes = [axis for axis in range(3) if pbc[axis]]
+    is_done = False
+    while not is_done:
+        is_done = True
+        for i, j in itertools.permutations(axes, 2):
+            n = np.rint(vectors[i] @ vectors[j] / (vectors[i] @ vectors[i]))
+            shorter = vectors[j] - n * vectors[i]
+            if shorter @ shorter < (1 - 1e-9) * (vectors[j] @ vectors[j]):
+                vectors[j], is_done = shorter, False
+    return torch.from_numpy(vectors)
 
 
 def volume(cell: Tensor, pbc: Sequence[bool]) -> float:
     """Å³; NaN unless all three axes are periodic, since nothing then bounds the matter."""
-    return abs(float(torch.linalg.det(cell))) if all(pbc) else math.nan
+    return abs(float(np.linalg.det(cell.numpy()))) if all(pbc) else math.nan
 
 
 def folded(positions: Tensor, cell: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:

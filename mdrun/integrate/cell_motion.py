@@ -6,6 +6,7 @@ Strains are symmetric, so that the cell never turns. Positions are scaled about 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,11 @@ class CellMotion:
 
     def project(self, matrix: np.ndarray) -> np.ndarray:
         """The part (3, 3) of a symmetric matrix that is allowed."""
-        return np.tensordot(np.tensordot(self.basis, matrix, 2), self.basis, 1)
+        return self.combine(self.basis.reshape(len(self), 9) @ matrix.ravel())
+
+    def combine(self, amounts: np.ndarray) -> np.ndarray:
+        """The strain (3, 3) of so much (k,) of each in the basis."""
+        return (amounts @ self.basis.reshape(len(self), 9)).reshape(3, 3)
 
 
 def cell_motion(box: str, couple: str | None, cell: Tensor, pbc: Sequence[bool]) -> CellMotion:
@@ -91,10 +96,16 @@ def _symmetric():
 
 
 def exponential(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(A) and (exp(A) - 1) / A of a symmetric (3, 3) A: what a rate does in unit time, alone and to a source."""
-    values, vectors = np.linalg.eigh(matrix)
-    tiny = np.abs(values) < 1e-12
-    ratio = np.where(tiny, 1 + values / 2, np.expm1(values) / np.where(tiny, 1, values))
+    """exp(A) and (exp(A) - 1) / A of a symmetric (3, 3) A: what a rate does in unit time, alone and to a source.
+
+    Raises:
+        SimulationError: it is too large for a step.
+    """
+    if not np.abs(matrix).max() < 1:  # so for NaN too
+        raise _lost_hold()
+    is_diagonal = np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal())
+    values, vectors = (matrix.diagonal(), np.eye(3)) if is_diagonal else np.linalg.eigh(matrix)
+    ratio = [math.expm1(x) / x if abs(x) > 1e-12 else 1 + x / 2 for x in values.tolist()]
     return (vectors * np.exp(values)) @ vectors.T, (vectors * ratio) @ vectors.T
 
 
@@ -107,14 +118,21 @@ def strain_cell(state: State, stretch: np.ndarray) -> None:
         SimulationError: it moves so much at once that the barostat has lost hold.
     """
     if not np.abs(stretch - np.eye(3)).max() <= FASTEST:  # so for NaN too
-        raise SimulationError(
-            f"the barostat moves the cell by more than {FASTEST:.0%} in a step. Lengthen --barostat-time, bring the "
-            "structure nearer to the pressure first, or lower --timestep."
-        )
-    periodic = torch.tensor(state.pbc)[:, None]
-    state.cell = torch.where(periodic, state.cell @ torch.from_numpy(stretch), state.cell)
+        raise _lost_hold()
+    cell = state.cell.numpy().copy()
+    for axis in range(3):
+        if state.pbc[axis]:
+            cell[axis] = cell[axis] @ stretch
+    state.cell = torch.from_numpy(cell)
     if geometry.is_tilted(state.cell, state.pbc):
         state.change_lattice_vectors(geometry.reduced(state.cell, state.pbc))
+
+
+def _lost_hold() -> SimulationError:
+    return SimulationError(
+        f"the barostat moves the cell by more than {FASTEST:.0%} in a step. Lengthen --barostat-time, bring the "
+        "structure nearer to the pressure first, or lower --timestep."
+    )
 
 
 def move_affinely(

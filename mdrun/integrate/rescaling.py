@@ -96,7 +96,7 @@ class CellRescaling:
         if self._temperature is not None:
             noise = np.random.default_rng([self._seed, STREAM_CELL, step]).standard_normal(len(self._motion))
             width = math.sqrt(2 * pace * units.KB * self._temperature(step) / volume)
-            return self._motion.project(strain) + width * np.tensordot(noise, self._motion.basis, 1)
+            return self._motion.project(strain) + self._motion.combine(width * noise)
         return self._motion.project(strain)
 
     def describe(self) -> str:

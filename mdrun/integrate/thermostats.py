@@ -7,6 +7,7 @@ that the energy of both is a constant of the exact motion.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,7 +89,7 @@ class NoseHooverChain:
         if length < 1:
             raise ValueError(f"a Nosé-Hoover chain has at least one thermostat, not {length}")
         self._temperature, self._period, self._first_mass = as_ramp(temperature), period, first_mass
-        self.rates = np.zeros(length)  # dη/dt
+        self.rates = [0.0] * length  # dη/dt
         self._potential = 0.0  # Σ ∫ k T dη, n_dof times for the first, eV
         self.heat = 0.0
 
@@ -108,9 +109,10 @@ class NoseHooverChain:
         kt = units.KB * self._temperature(half_step // 2)
         if kt == 0 or n_dof == 0:
             return 1.0
-        shares = np.ones(len(self.rates))
-        shares[0] = n_dof
-        energies, masses = kt * shares, units.KB * self._temperature.mean * shares * self._period**2
+        # Lists of a few numbers: arrays would cost a small system more than its forces.
+        shares = [float(n_dof)] + [1.0] * (len(self.rates) - 1)
+        energies = [kt * share for share in shares]
+        masses = [units.KB * self._temperature.mean * share * self._period**2 for share in shares]
         if self._first_mass is not None:
             masses[0] *= self._first_mass / n_dof
         scale = 1.0
@@ -119,17 +121,17 @@ class NoseHooverChain:
             t = weight * time / n_parts
             for j in reversed(range(len(masses))):
                 self._push(j, kinetic * scale**2, energies, masses, t)
-            self._potential += float(energies @ self.rates) * t
+            self._potential += sum(map(operator.mul, energies, self.rates)) * t
             scale *= math.exp(-t * self.rates[0])
             for j in range(len(masses)):
                 self._push(j, kinetic * scale**2, energies, masses, t)
-        self.heat = self._potential + float((masses * self.rates**2).sum() / 2)
+        self.heat = self._potential + sum(m * rate**2 for m, rate in zip(masses, self.rates, strict=True)) / 2
         return scale
 
     def describe(self) -> str:
         return f"Nosé-Hoover chain of {len(self.rates)}, {self._temperature}, period {self._period / units.FS:g} fs"
 
-    def _n_parts(self, kinetic: float, energies: np.ndarray, masses: np.ndarray, time: float) -> int:
+    def _n_parts(self, kinetic: float, energies: list[float], masses: list[float], time: float) -> int:
         """How often to divide ``time``, so that nothing goes far in a part: far from its temperature, a large system
         drives the second thermostat, which is as light as an atom's, at sqrt(n_dof) times its usual rate."""
         fastest, driven = 0.0, 2 * kinetic
@@ -138,7 +140,7 @@ class NoseHooverChain:
             fastest, driven = max(fastest, rate), mass * rate**2
         return math.ceil(min(max(fastest * time / FAR, 1), MOST_PARTS))
 
-    def _push(self, j: int, kinetic: float, energies: np.ndarray, masses: np.ndarray, time: float) -> None:
+    def _push(self, j: int, kinetic: float, energies: list[float], masses: list[float], time: float) -> None:
         """Rate j over half of ``time``, by what drives it and by the drag of the next."""
         drag = math.exp(-time / 4 * self.rates[j + 1]) if j + 1 < len(masses) else 1.0
         twice_kinetic = 2 * kinetic if j == 0 else masses[j - 1] * self.rates[j - 1] ** 2
