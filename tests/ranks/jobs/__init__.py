@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mdrun.comm import Comm
-from tests.ranks.jobs import charges, dynamics, halo, rebuilds, statics, torch_backend, users, verbs
+from tests.ranks.jobs import charges, dynamics, halo, pressure, rebuilds, statics, torch_backend, users, verbs
 
 Job = Callable[[Comm], dict[str, np.ndarray]]
 
@@ -37,6 +37,7 @@ JOBS: dict[str, Job] = {
     "halo": halo.compute,
     "charges": charges.compute,
     "rebuilds": rebuilds.compute,
+    "pressure": pressure.compute,
     "torch": torch_backend.compute,
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
@@ -46,4 +47,5 @@ ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds")
 
 def jobs_on(n_ranks: int) -> str:
     """What is worth computing on so many ranks."""
-    return ",".join(ALWAYS if n_ranks in (3, 5) else (*ALWAYS, "casebook", "langevin", "users"))
+    more = {3: ("pressure",), 5: ()}.get(n_ranks, ("pressure", "casebook", "langevin", "users"))
+    return ",".join((*ALWAYS, *more))
