@@ -8,7 +8,7 @@ from mdrun import units
 from mdrun.comm import Comm
 from mdrun.errors import InputError
 from mdrun.integrate.base import Integrator
-from mdrun.integrate.cell_motion import cell_motion
+from mdrun.integrate.cell_motion import CellMotion, cell_motion
 from mdrun.integrate.mtk import MTK
 from mdrun.integrate.nvt import Andersen, Langevin, ScaledVerlet
 from mdrun.integrate.rescaling import CellRescaling
@@ -36,23 +36,33 @@ def make_integrator(settings: Settings, n_dof: int, comm: Comm, state: State) ->
     timestep, barostat = settings.timestep * units.FS, options.barostat_of(settings)
     if barostat is None:
         return _at_constant_volume(settings, n_dof, comm)
-    if n_dof == 0:
-        raise InputError("a barostat needs atoms that move, and all of them are fixed.")
-    motion = cell_motion(options.box_of(settings), settings.couple, state.cell, state.pbc)
-    pressure = pressure_tensor(settings)
-    if pressure.any() and not all(state.pbc):
-        raise InputError("--pressure must be 0 where an axis is open: a pressure needs a volume.")
+    motion, pressure = motion_of_cell(settings, n_dof, state), pressure_tensor(settings)
     period = (settings.barostat_time or options.BAROSTAT_TIME) * units.FS
     temperature = _ramp(settings)
     if barostat == "mtk":
         thermostat = _scaling_thermostat(settings) if settings.ensemble == "npt" else None
         return MTK(timestep, motion, pressure, period, n_dof, comm, thermostat, temperature)
-    if not all(state.pbc):
-        raise InputError(f"--barostat {barostat} needs three periodic axes. Use mtk.")
     compressibility = (settings.compressibility or options.COMPRESSIBILITY) / units.GPA
     inner = _at_constant_volume(settings, n_dof, comm)
     noise = temperature if barostat == "stochastic" else None
     return CellRescaling(inner, motion, pressure, period, compressibility, comm, noise, settings.seed or 0)
+
+
+def motion_of_cell(settings: Settings, n_dof: int, state: State) -> CellMotion:
+    """How the barostat may move the cell.
+
+    Raises:
+        InputError: this cell can't move so.
+    """
+    if n_dof == 0:
+        raise InputError("a barostat needs atoms that move, and all of them are fixed.")
+    motion = cell_motion(options.box_of(settings), settings.couple, state.cell, state.pbc)
+    if not all(state.pbc):
+        if pressure_tensor(settings).any():
+            raise InputError("--pressure must be 0 where an axis is open: a pressure needs a volume.")
+        if (barostat := options.barostat_of(settings)) in options.RESCALING:
+            raise InputError(f"--barostat {barostat} needs three periodic axes. Use mtk.")
+    return motion
 
 
 def _at_constant_volume(settings: Settings, n_dof: int, comm: Comm) -> Integrator:

@@ -22,7 +22,8 @@ from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import default_model, load_model, without_precision
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
-from mdrun.run.ensembles import conserves_momentum, warnings
+from mdrun.run.ensemble_options import has_barostat
+from mdrun.run.ensembles import conserves_momentum, motion_of_cell, warnings
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 from mdrun.structures import Structure, load_structure
@@ -95,6 +96,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
     state, velocities, n_dof = _first_state(structure, settings)
+    if has_barostat(settings):
+        motion_of_cell(settings, n_dof, state)  # tells what is wrong with it before any work
     notes += warnings(settings, is_still=not bool(state.momenta.any()))
     n_fixed = int((~structure.mobile).all(axis=1).sum())
     shared = Shared(

@@ -74,8 +74,7 @@ class TrajectoryFile:
         header.info.update(step=sim.step, time_ps=thermo.time_ps, energy=thermo.potential_eV)
         if bool(torch.isfinite(thermo.stress).all()):
             header.info["stress"] = thermo.stress.numpy()
-        if all(sim.state.pbc):
-            header.set_cell(sim.state.cell.numpy())
+        header.set_cell(sim.state.cell.numpy())
         columns = {"positions": frame["positions"].numpy(), **_move_mask(frame["mobile"].numpy()), **self._constants}
         columns |= {name: frame[name].numpy() for name in ("momenta", "forces")}
         write_frame(self._file, header, self._numbers, columns)

@@ -133,9 +133,9 @@ def test_a_thermostat_heats_a_crystal_at_rest(simulate, found):
 @pytest.mark.parametrize("thermostat", ["nose-hoover", "bussi", "andersen", "berendsen"])
 def test_every_thermostat_follows_a_ramp(thermostat, simulate, found):
     ended = simulate(
-        "--ensemble", "nvt", "--thermostat", thermostat, "--temperature", "30:60", "--thermostat-time", 20,
-        "--model", "lj:shift=true",
-        "--friction", 50, "--init-temperature", 60, "--timestep", 2, "--steps", 400, "--log-every", 4, "--seed", 5,
+        "--ensemble", "nvt", "--thermostat", thermostat, "--temperature", "30:60", "--model", "lj:shift=true",
+        *(("--friction", 50) if thermostat == "andersen" else ("--thermostat-time", 20)), "--init-temperature", 60,
+        "--timestep", 2, "--steps", 400, "--log-every", 4, "--seed", 5,
     )  # fmt: skip
     rows = found().rows
     early, late = (np.mean([row["temperature_K"] for row in part]) for part in (rows[15:40], rows[-25:]))
@@ -145,6 +145,49 @@ def test_every_thermostat_follows_a_ramp(thermostat, simulate, found):
     heat = np.ptp([row["conserved_eV"] - row["total_eV"] for row in rows])
     assert rows[0]["conserved_eV"] == rows[0]["total_eV"]
     assert abs(rows[-1]["conserved_eV"] - rows[0]["conserved_eV"]) < 0.1 * heat
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--barostat", "mtk"], ["NPT, Martyna-Tobias-Klein (iso)", "Nosé-Hoover"]),
+        (["--box", "xyz", "--couple", "xy"], ["xyz, xy coupled"]),
+        (["--box", "triclinic", "--pressure", "0.1,0.1,0.1,0.01,0,0"], ["triclinic", "yz 0.01"]),
+        (["--barostat", "stochastic"], ["stochastic cell rescaling", "Bussi"]),
+        (["--barostat", "stochastic", "--thermostat", "langevin"], ["Langevin"]),
+        (["--barostat", "berendsen"], ["samples no ensemble"]),
+    ],
+)
+def test_a_barostat_moves_the_cell_and_the_work_is_accounted_for(options, words, simulate, found):
+    ended = simulate(
+        "--ensemble", "npt", "--temperature", 40, "--pressure", 0.1, "--barostat-time", 300, "--model", "lj:shift=true",
+        "--init-temperature", 60, "--timestep", 2, "--steps", 200, "--log-every", 4, "--trajectory-every", 200,
+        "--seed", 5, *options,
+    )  # fmt: skip
+    for word in (*words, "40 K", "300 fs"):
+        assert word in ended.out
+    rows = found().rows
+    volumes = np.array([row["volume_A3"] for row in rows])
+    assert np.abs(volumes / volumes[0] - 1).max() > 1e-3
+    bath = np.ptp([row["conserved_eV"] - row["total_eV"] for row in rows])
+    assert abs(rows[-1]["conserved_eV"] - rows[0]["conserved_eV"]) < 0.1 * bath
+    frames = found().frames
+    assert frames[-1].get_volume() == pytest.approx(volumes[-1], rel=1e-6)
+
+
+def test_without_a_thermostat_the_enthalpy_is_conserved(simulate, found):
+    ended = simulate(
+        "--ensemble", "nph", "--pressure", 0.1, "--init-temperature", 60, "--timestep", 2, "--steps", 200,
+        "--model", "lj:shift=true", "--log-every", 4,
+    )  # fmt: skip
+    assert "NPH, Martyna-Tobias-Klein (iso), 2 fs, 0.1 GPa" in ended.out
+    conserved = np.array([row["conserved_eV"] for row in found().rows])
+    assert np.ptp(conserved) < 0.05 * np.ptp([row["total_eV"] for row in found().rows])
+
+
+def test_a_scaling_thermostat_says_so_where_nothing_moves(simulate):
+    ended = simulate("--ensemble", "nvt", "--thermostat", "bussi", "--temperature", 50, "--steps", 1)
+    assert "all atoms start at rest: --init-temperature" in ended.out
 
 
 @pytest.mark.parametrize("temperature", ["warm", "300:", "300:-1", "nan", "1:2:3"])

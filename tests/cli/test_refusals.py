@@ -92,9 +92,47 @@ def test_models_that_do_not_serve(write, tmp_path, model, words):
 
 
 @pytest.mark.parametrize(
+    ("pbc", "options", "words"),
+    [
+        ("F F F", [], ["periodic axis", "--ensemble nvt"]),
+        ("T T F", ["--box", "xyz"], ["not periodic along z"]),
+        ("T T F", ["--box", "triclinic"], ["three periodic"]),
+        ("T T F", ["--pressure", "1"], ["--pressure must be 0"]),
+    ],
+)
+def test_cells_that_no_barostat_can_move(write, tmp_path, pbc, options, words):
+    write(AR, f'{CUBE} pbc="{pbc}"')
+    text = refuse(tmp_path, "a.xyz", "--ensemble", "nph", "--pressure", "0", *options)
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--ensemble", "npt"], ["--ensemble npt", "nve, nvt"]),
+        (["--ensemble", "npe"], ["--ensemble npe", "nve, nvt, npt, nph"]),
+        (["--ensemble", "npt", "--temperature", "50"], ["npt needs --pressure"]),
+        (["--ensemble", "nph", "--pressure", "1,2"], ["--pressure 1,2", "xx,yy,zz"]),
+        (["--ensemble", "nph", "--pressure", "much"], ["--pressure much", "GPa"]),
+        (["--ensemble", "nph", "--pressure", "1,2,1"], ["--pressure 1,2,1", "--box xyz"]),
+        (["--ensemble", "nph", "--pressure", "1,1,1,0,0,2", "--box", "xyz"], ["shear", "triclinic"]),
+        (["--ensemble", "nph", "--pressure", "1,2,1", "--couple", "xy"], ["x and y", "coupled"]),
+        (["--ensemble", "nph", "--pressure", "0", "--box", "xq"], ["--box xq", "triclinic"]),
+        (["--ensemble", "nph", "--pressure", "0", "--box", "xy", "--couple", "yz"], ["--couple yz", "--box"]),
+        (["--ensemble", "nph", "--pressure", "0", "--barostat", "stochastic"], ["nph", "heat"]),
+        (["--ensemble", "nph", "--pressure", "0", "--barostat-time", "0"], ["--barostat-time 0"]),
+        (["--ensemble", "npt", "--pressure", "0", "--temperature", "9", "--thermostat", "andersen"], ["mtk", "bussi"]),
+        # what would do nothing
+        (["--thermostat", "bussi"], ["--thermostat", "do nothing", "nvt or npt"]),
+        (["--friction", "2"], ["--friction", "do nothing"]),
+        (["--pressure", "1"], ["--pressure", "do nothing", "npt or nph"]),
+        (["--box", "xyz"], ["--box", "do nothing"]),
+        (["--ensemble", "nvt", "--temperature", "9", "--thermostat-time", "50"], ["--thermostat-time", "langevin"]),
+        (
+            ["--ensemble", "nvt", "--temperature", "9", "--thermostat", "bussi", "--friction", "1"],
+            ["--friction", "bussi"],
+        ),
+        (["--ensemble", "nph", "--pressure", "0", "--compressibility", "1"], ["--compressibility", "stochastic"]),
         (["--ensemble", "nvt"], ["--temperature"]),
         (["--ensemble", "nvt", "--temperature", "-1"], ["--temperature -1"]),
         (["--temperature", "300"], ["--init-temperature", "nvt"]),

@@ -33,7 +33,8 @@ def test_help_names_every_option_and_its_unit():
     options = (
         "--model --ensemble --thermostat --temperature --timestep --steps --time --seed --out --replicate "
         "--init-temperature --threads --skin --log-every --trajectory-every --checkpoint-every --config --index "
-        "--format --overwrite --species --friction --check-every --comm-timeout --debug"
+        "--format --overwrite --species --friction --pressure --barostat --barostat-time --box --couple "
+        "--compressibility --check-every --comm-timeout --debug"
     )
     assert [option for option in options.split() if option not in text] == []
     for unit in ("fs.", "ps;", "Å.", "K;", "1/ps."):
