@@ -21,11 +21,12 @@ from mdrun.integrate import cell_motion
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.cell_motion import exponential
 from mdrun.potentials.base import Forces
+from mdrun.potentials.eam import EAM
 from mdrun.run.simulation import Observer
 from tests.physics.barostats import BAROSTATS, SAMPLING, Deforming, barostat, motion_of
 from tests.physics.systems import FS, KB, argon_liquid, smooth_argon, warmed
 from tests.physics.test_langevin import RARE
-from tests.systems import argon, evaluate, pfcc, simulate, state_of
+from tests.systems import DATA, argon, evaluate, pfcc, simulate, state_of
 from tests.test_thermo import WithoutVirial
 
 GPA = units.GPA
@@ -306,3 +307,41 @@ def test_the_panel_names_it_and_its_parameters(name):
     for word in ("2 fs", "0.1 GPa", "500 fs", "iso", *(["90 K"] if name != "nph" else [])):
         assert word in text
     assert text.startswith("NPH" if name == "nph" else "NPT")
+
+
+# Long runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mtk", "nph"])
+def test_what_is_conserved_does_not_drift_in_ten_thousand_steps(name):
+    """By less than 1e-6 of the kinetic energy per ps, within four errors of the slope; 2 fs."""
+    atoms = argon_liquid(3)
+    integrator = barostat(name, atoms, 95, 0.01 * GPA, 2 * FS, period=1000 * FS)
+    run = simulate(atoms, smooth_argon(), integrator, 10000, watch=10)
+    conserved = np.array([t.conserved_eV for t in run.thermo]) / run.kinetic_energies.mean()
+    time = np.array([t.time_ps for t in run.thermo])
+    parts = conserved[1:].reshape(10, -1).mean(axis=1)
+    fit = stats.linregress(time[1:].reshape(10, -1).mean(axis=1), parts)
+    assert abs(fit.slope) < max(1e-6, 4 * fit.stderr)
+    assert abs(fit.slope) < 5e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mtk", "stochastic"])
+@pytest.mark.parametrize("system", ["argon", "copper"])
+def test_the_box_does_not_drift_in_fifty_thousand_steps(name, system):
+    """The slope of the volume over blocks is zero within five of its errors, and small beside the fluctuation."""
+    if system == "argon":
+        atoms, model, kelvin, softness = argon_liquid(3), smooth_argon(), 95, 50.0
+    else:
+        atoms, kelvin, softness = warmed(bulk("Cu", a=3.615, cubic=True) * 3, 600), 300, 1.0
+        model = EAM.from_file(DATA / "potentials" / "Cu_mishin1.eam.alloy", (29,))
+    integrator = barostat(name, atoms, kelvin, 0.0, 2 * FS, period=1000 * FS, compressibility=softness)
+    _, cells = cells_of(atoms, model, integrator, 50000, every=50)
+    volumes = np.abs(np.linalg.det(cells[200:]))
+    blocks = volumes[: len(volumes) // 20 * 20].reshape(20, -1).mean(axis=1)
+    fit = stats.linregress(np.arange(20), blocks)
+    assert abs(fit.slope) < 5 * fit.stderr
+    assert abs(fit.slope) * 20 < 3 * volumes.std()
+    assert volumes.std() < 0.05 * volumes.mean()
