@@ -278,8 +278,7 @@ class Domain:
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""
         order = self.backend.order(frac.T, state.ids, (self.ghost_width / 2 / self._heights).numpy())
-        for f in FIELDS:  # one after another: only one is there twice
-            setattr(state, f.name, getattr(state, f.name).index_select(0, order))
+        state.reorder(order)
         return frac.index_select(0, order), shifts.index_select(0, order)
 
     def _learn_boxes(self, frac: Tensor, n_total: int) -> None:

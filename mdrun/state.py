@@ -51,6 +51,8 @@ class State:
         positions: (n, 3) Å, unwrapped: they never jump by a cell vector.
         momenta: (n, 3) sqrt(amu·eV).
         n_lattice_changes: how often ``cell`` was given other vectors of its lattice.
+        carried: (n, ...) by name, what a method keeps of each atom beside; it travels with the atom, and every rank
+            has the same names.
     """
 
     cell: Tensor
@@ -65,6 +67,7 @@ class State:
     momenta: Tensor
     n_total: int = field(default=0)
     n_lattice_changes: int = field(default=0, init=False)
+    carried: dict[str, Tensor] = field(default_factory=dict)
     _looked_at: Tensor | None = field(default=None, init=False, repr=False)
     _is_free: bool = field(default=True, init=False, repr=False)
 
@@ -79,14 +82,27 @@ class State:
             self._looked_at, self._is_free = self.mobile, bool(self.mobile.all())
         return self._is_free
 
+    @property
+    def table(self) -> tuple[Field, ...]:
+        """``FIELDS``, and after them what is carried."""
+        return (*FIELDS, *(Field(name, tuple(v.shape[1:]), v.dtype) for name, v in self.carried.items()))
+
     def fields(self) -> dict[str, Tensor]:
-        """Every per-atom array by name, in the order of ``FIELDS``."""
-        return {f.name: getattr(self, f.name) for f in FIELDS}
+        """Every per-atom array by name, in the order of ``table``."""
+        return {**{f.name: getattr(self, f.name) for f in FIELDS}, **self.carried}
 
     def replace_fields(self, arrays: Mapping[str, Tensor]) -> None:
         """Put new rows in place of the old ones, all fields at once."""
         for f in FIELDS:
             setattr(self, f.name, arrays[f.name])
+        self.carried = {name: arrays[name] for name in self.carried}
+
+    def reorder(self, order: Tensor) -> None:
+        """Put the rows in another order (n,), field after field: only one of them is there twice."""
+        for f in FIELDS:
+            setattr(self, f.name, getattr(self, f.name).index_select(0, order))
+        for name, values in self.carried.items():
+            self.carried[name] = values.index_select(0, order)
 
     def move_to(self, device: torch.device) -> None:
         """Put the per-atom arrays on a device; the cell stays on the host."""

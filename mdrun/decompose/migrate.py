@@ -1,4 +1,4 @@
-"""Moving atoms to the ranks that own them, every field of ``FIELDS`` with them."""
+"""Moving atoms to the ranks that own them, every field of theirs with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mdrun.comm import Comm
-from mdrun.state import FIELDS, Field, State
+from mdrun.state import Field, State
 
 
 def row_bytes(field: Field) -> int:
@@ -50,10 +50,10 @@ def migrate(state: State, owners: Tensor, comm: Comm) -> int:
     leaving = leaving[owners[leaving].argsort(stable=True)]
     send_sizes = torch.bincount(owners[leaving], minlength=comm.size).tolist()
     recv_sizes = comm.exchange_sizes(send_sizes)
-    arrays = state.fields()
-    arrived = comm.exchange(pack_rows(arrays, FIELDS, leaving), send_sizes, recv_sizes)
+    arrays, table = state.fields(), state.table
+    arrived = comm.exchange(pack_rows(arrays, table, leaving), send_sizes, recv_sizes)
     if len(leaving) or len(arrived):
         staying = torch.nonzero(owners == comm.rank).flatten()
-        news = unpack_rows(arrived, FIELDS)
+        news = unpack_rows(arrived, table)
         state.replace_fields({n: torch.cat([a.index_select(0, staying), news[n]]) for n, a in arrays.items()})
     return len(leaving)
