@@ -21,7 +21,7 @@ LAYERS = (
     "context strategies verbs",
     "potentials",
     "scope",
-    "integrate",
+    "integrate optimize",
     "structures",
     "run",
     "report",

@@ -33,8 +33,8 @@ def with_devices(settings: Settings) -> Settings:
     return replace(settings, device=device, backend=backend, precision=precision)
 
 
-def open_backend(settings: Settings) -> Backend:
-    """The backend of this rank, on a GPU of its own.
+def open_backend(settings: Settings, looks_late: bool | None = None) -> Backend:
+    """The backend of this rank, on a GPU of its own; what ``looks_late`` means is told there.
 
     Raises:
         InputError: this machine has no GPU for this rank.
@@ -50,4 +50,4 @@ def open_backend(settings: Settings) -> Backend:
             "Start one rank for each GPU."
         )
     torch.cuda.set_device(local_rank)
-    return TorchBackend(torch.device("cuda", local_rank))
+    return TorchBackend(torch.device("cuda", local_rank), looks_late)

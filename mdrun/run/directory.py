@@ -12,9 +12,9 @@ from typing import Any
 from mdrun.errors import InputError
 
 THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
-STATUS, CONFIG = "status.json", "config.toml"
+STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
-FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT)
+FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED)
 
 
 class RunDirectory:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from mdrun import __version__
 from mdrun.comm import Comm
+from mdrun.errors import EXIT_OK
+from mdrun.integrate.base import Integrator
 from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
@@ -23,6 +25,8 @@ from mdrun.run.simulation import Observer, Simulation, run, start
 from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
 from mdrun.run.trajectory import TrajectoryFile
 from mdrun.scope import Scope
+from mdrun.state import State
+from mdrun.structures import Structure
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Outcome:
     last: Thermo
     n_steps: int
     loop_seconds: float
+    reason: str = "all steps done"
+    exit_code: int = EXIT_OK
 
     @property
     def steps_per_second(self) -> float:
@@ -54,6 +60,8 @@ class Listener(Protocol):
 
 class Job:
     """One run. ``directory`` and ``sim`` are there once they exist, for whoever has to write down an early end."""
+
+    looks_late: bool | None = None  # what the backend does by default
 
     def __init__(self, settings: Settings, comm: Comm, listener: Listener) -> None:
         self.settings = settings
@@ -77,7 +85,7 @@ class Job:
         self.n_threads = set_threads(self.settings.threads)
         shared, state, template = None, None, None
         if is_writer:
-            shared, state, structure = read_input(self.settings)
+            shared, state, structure = self._read()
             template = structure.atoms
             self.settings = settings = shared.settings
             inputs = [Path(settings.structure)]
@@ -89,14 +97,13 @@ class Job:
         self.n_atoms = shared.n_atoms
         self._write_status("running")
 
-        backend = open_backend(shared.settings)
+        backend = open_backend(shared.settings, self.looks_late)
         state.move_to(backend.device)
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
         rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         with Scope(model, domain, shared.n_atoms) as scope:
-            integrator = make_integrator(shared.settings, shared.n_dof, comm, state)
-            sim = Simulation(state, domain, scope, integrator, shared.n_dof)
+            sim = Simulation(state, domain, scope, self._integrator(shared, state), shared.n_dof)
             self.sim = sim
             thermometer = Thermometer(comm)
             sim.observers = self._observers(shared.settings, template, thermometer)
@@ -107,17 +114,23 @@ class Job:
             outcome = self._loop(sim, shared, thermometer, first)
         if is_writer:
             self.listener.finished(outcome)
-            self._write_status("finished", outcome=outcome)
+            self._write_status("stopped" if outcome.exit_code else "finished", outcome=outcome)
             assert self.directory is not None
             self.directory.release()
         return outcome
 
+    def _read(self) -> tuple[Shared, State, Structure]:
+        return read_input(self.settings)
+
+    def _integrator(self, shared: Shared, state: State) -> Integrator:
+        return make_integrator(shared.settings, shared.n_dof, self.comm, state)
+
+    def _file(self, name: str) -> Path | None:
+        """In the run directory; None on ranks that don't write."""
+        return self.directory.path / name if self.directory is not None else None
+
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
-        path = self.directory.path if self.directory is not None else None
-
-        def file(name: str) -> Path | None:
-            return path / name if path is not None else None
-
+        file = self._file
         frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
         checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
         ends = (settings.checkpoint_every, settings.n_steps)
@@ -132,12 +145,17 @@ class Job:
 
     def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
         self._loop_began = time.perf_counter()
-        n_steps = shared.settings.n_steps
-        sim.observers = [*sim.observers, _at_the_end(n_steps)]
-        run(sim, n_steps)
+        reason, exit_code = self._advance(sim, shared.settings)
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
-        return Outcome(shared, ranks, balance(ranks), first, thermometer(sim), n_steps, seconds)
+        last = thermometer(sim)
+        return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code)
+
+    def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
+        """All steps; why it ended, and with what exit code."""
+        sim.observers = [*sim.observers, _at_the_end(settings.n_steps)]
+        run(sim, settings.n_steps)
+        return "all steps done", EXIT_OK
 
     def _tell_monitors(self, sim: Simulation) -> None:
         """Keep status.json near the present, at no more than one write a second."""
@@ -165,8 +183,8 @@ class Job:
             {
                 "state": state,
                 "step": step,
-                "exit_code": 0 if outcome else exit_code,
-                "reason": "all steps done" if outcome else reason,
+                "exit_code": outcome.exit_code if outcome else exit_code,
+                "reason": outcome.reason if outcome else reason,
                 "n_atoms": self.n_atoms,
                 "ranks": self.comm.size,
                 "threads": self.n_threads,

@@ -7,9 +7,9 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
 from mdrun.run.ensemble_options import INFINITY, check_ensemble, pressures_of, refuse, temperatures_of
@@ -22,6 +22,8 @@ PRECISIONS = ("double", "mixed", "single")  # named here too, since reading opti
 @dataclass(frozen=True)
 class Settings:
     """Every option of ``simulate`` under its flag's name; units are in the flags' help."""
+
+    command: ClassVar[str] = "simulate"
 
     structure: str
     format: str | None = None
@@ -86,6 +88,11 @@ class Settings:
     def directory(self) -> Path:
         return Path(self.out) if self.out is not None else Path(Path(self.structure).name).with_suffix(".run")
 
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """The names that flags and configurations may give."""
+        return tuple(f.name for f in fields(cls))
+
     def check(self) -> None:
         """Refuse what can be known to be wrong before anything is read.
 
@@ -120,8 +127,8 @@ class Settings:
             raise InputError("--steps and --time both say how long to run: give one.")
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Options from a TOML file whose keys are the flags' names, with - or _.
+def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
+    """Options of a command from a TOML file whose keys are the flags' names, with - or _.
 
     Raises:
         InputError: the file can't be read, a key is unknown, a value is of the wrong type.
@@ -132,7 +139,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"the configuration {path} can't be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"the configuration {path} is not TOML: {error}.") from error
-    hints = typing.get_type_hints(Settings)
+    hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if name in kind.options()}
     options = {}
     for key, value in raw.items():
         name = key.replace("-", "_")
@@ -165,33 +172,41 @@ def _in_utf8(text: str) -> str:
     return os.fsencode(text).decode("utf-8", "surrogateescape")
 
 
-def make_settings(config: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
+Kind = TypeVar("Kind", bound=Settings)
+
+
+def make_settings(
+    config: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    kind: type[Kind] = Settings,  # type: ignore[assignment]
+) -> Kind:
     """Flags win over the file, the file over the defaults.
 
     Raises:
         InputError: no structure, or an option is out of range.
     """
-    known = {f.name for f in fields(Settings)}
-    merged = {**config, **{name: value for name, value in flags.items() if name in known}}
+    merged = {**config, **{name: value for name, value in flags.items() if name in kind.options()}}
     if "steps" in flags:
         merged.pop("time", None) if "time" not in flags else None
     elif "time" in flags:
         merged.pop("steps", None)
     if not merged.get("structure"):
-        raise InputError("no structure was given: mdrun simulate STRUCTURE, or structure = ... in the configuration.")
-    settings = Settings(**merged)
+        raise InputError(
+            f"no structure was given: mdrun {kind.command} STRUCTURE, or structure = ... in the configuration."
+        )
+    settings = kind(**merged)
     settings.check()
     return settings
 
 
 def write_config(settings: Settings, path: Path) -> None:
-    """The effective configuration: ``mdrun simulate --config`` of it repeats the run, from whatever directory.
+    """The effective configuration: the command with ``--config`` of it repeats the run, from whatever directory.
 
     The leave to overwrite was given for one run, and is not kept.
     """
     import tomli_w
 
-    values = {name: value for name, value in asdict(settings).items() if value is not None}
+    values = {name: getattr(settings, name) for name in settings.options() if getattr(settings, name) is not None}
     del values["overwrite"]
     values["replicate"] = list(settings.replicate)
     values["structure"] = os.path.abspath(settings.structure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -101,17 +102,20 @@ class Thermometer:
 class ThermoFile:
     """``thermo.csv``, a row each time it looks."""
 
-    def __init__(self, path: Path | None, thermometer: Thermometer) -> None:
-        """``path`` is None on ranks that don't write."""
+    def __init__(
+        self, path: Path | None, thermometer: Thermometer, more: Mapping[str, Callable[[], float]] | None = None
+    ) -> None:
+        """``path`` is None on ranks that don't write; ``more`` columns, with what to ask for their values."""
+        self._more = more or {}
         self._file: TextIO | None = None
         self._thermometer = thermometer
         if path is not None:
             self._file = path.open("w", newline="")
             self._writer = csv.writer(self._file, lineterminator="\n")
-            self._writer.writerow(COLUMNS)
+            self._writer.writerow([*COLUMNS, *self._more])
 
     def __call__(self, sim: Simulation) -> None:
         thermo = self._thermometer(sim)
         if self._file is not None:
-            self._writer.writerow(thermo.row())
+            self._writer.writerow([*thermo.row(), *(repr(value()) for value in self._more.values())])
             self._file.flush()

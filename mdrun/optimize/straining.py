@@ -1,0 +1,151 @@
+"""The cell as variables of a search: symmetric logarithmic strains, masked, and what they do to the atoms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from mdrun import cell as geometry
+from mdrun.errors import InputError
+from mdrun.state import State
+
+COMPONENTS = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
+KINDS = ("isotropic", "shape", "full")
+LEAST_EXTENT = 3.0  # Å, of matter along an open axis: a layer of atoms
+
+
+def strain(state: State, deformation: Tensor) -> None:
+    """Deform the cell, and all positions with it, in place: r ← r F and cell ← cell F, with F (3, 3)."""
+    state.cell = state.cell @ deformation
+    state.positions = state.positions @ deformation.to(state.positions)
+
+
+def allowed_strains(cell: Tensor, pbc: Sequence[bool], kind: str, components: Sequence[str]) -> Tensor:
+    """Orthonormal basis of the strains that a search may make of a cell.
+
+    Args:
+        cell: (3, 3) Å.
+        kind: ``isotropic``, all periodic directions alike; ``shape``, no change of volume; ``full``.
+        components: the names in ``COMPONENTS`` that may differ from zero.
+
+    Returns:
+        (k, 3, 3) symmetric; none strains a direction at right angles to the periodic axes. k may be 0.
+    """
+    periodic = cell[torch.tensor(pbc)]
+    along = torch.linalg.pinv(periodic) @ periodic  # onto the span of the periodic axes
+    if kind == "isotropic":
+        return (along / along.norm())[None] if any(pbc) else torch.zeros((0, 3, 3), dtype=cell.dtype)
+    symmetric = torch.zeros((len(COMPONENTS), 3, 3), dtype=cell.dtype)
+    for one, (a, b) in zip(symmetric, COMPONENTS.values(), strict=True):
+        one[a, b] = one[b, a] = 1.0 if a == b else 0.5**0.5
+    rules = [(one - along @ one @ along).flatten() for one in symmetric]
+    forbidden = torch.stack(rules, dim=1)
+    masked = torch.diag(torch.tensor([float(name not in components) for name in COMPONENTS], dtype=cell.dtype))
+    trace = torch.einsum("kii->k", symmetric)[None] * float(kind == "shape")
+    _, values, rows = torch.linalg.svd(torch.cat([forbidden, masked, trace]))
+    return torch.einsum("ka,aij->kij", rows[values < 1e-9], symmetric)
+
+
+@dataclass
+class Straining:
+    """cell = cell₀ exp(ε), positions likewise, with ε = Σ_k c_k B_k / L symmetric: no rotation, and no collapse.
+
+    The exponential and its gradient: as ASE's ``FrechetCellFilter``. L = (V/N)^1/3 N^1/2 makes the cell about as stiff
+    as an atom: D. Sheppard et al., J. Chem. Phys. 136 (2012) 074103, doi 10.1063/1.3684549.
+
+    Attributes:
+        basis: B (k, 3, 3), orthonormal.
+        length: L, Å.
+        pressure: eV/Å³, what the matter is under; its work counts in the enthalpy.
+        thickness: product of the extents (Å) of the matter along open axes, which no cell vector bounds; 1 without any.
+        coordinates: c (k,) Å.
+    """
+
+    basis: Tensor
+    length: float
+    pressure: float = 0.0
+    thickness: float = 1.0
+    coordinates: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.coordinates = torch.zeros(len(self.basis), dtype=torch.float64)
+
+    @property
+    def strain(self) -> Tensor:
+        """ε (3, 3)."""
+        return self.combined(self.coordinates) / self.length
+
+    def combined(self, coefficients: Tensor) -> Tensor:
+        """(3, 3) Σ_k c_k B_k."""
+        return torch.einsum("k,kij->ij", coefficients, self.basis)
+
+    def volume(self, state: State) -> float:
+        """Å³ that the matter takes up."""
+        return abs(float(torch.linalg.det(geometry.completed(state.cell, state.pbc)))) * self.thickness
+
+    def gradient(self, virial: Tensor, volume: float) -> Tensor:
+        """(k,) eV/Å dH/dc of H = E + P V at fixed positions in the unstrained cell, given the virial of all ranks.
+
+        dH = (P V 1 - W) : U⁻¹dU with U = exp(ε).
+        """
+        work = self.pressure * volume * torch.eye(3, dtype=torch.float64)
+        by_stretch = torch.linalg.solve(exponential(self.strain), work - virial)
+        slope = exponential_slope(self.strain, (by_stretch + by_stretch.T) / 2)
+        return torch.einsum("kij,ij->k", self.basis, slope) / self.length
+
+    def stress(self, gradient: Tensor, volume: float) -> float:
+        """eV/Å³, the largest component of the stress that the gradient leaves to the allowed strains."""
+        return float((self.combined(gradient) * self.length / volume).abs().max())
+
+    def move(self, state: State, change: Tensor) -> Tensor:
+        """Change c, the cell and the positions with it; the present U (3, 3)."""
+        before = exponential(self.strain)
+        self.coordinates = self.coordinates + change
+        stretch = exponential(self.strain)
+        strain(state, torch.linalg.solve(before, stretch))
+        return stretch
+
+
+def make_straining(state: State, kind: str, components: Sequence[str], pressure: float) -> Straining:
+    """The allowed strains of the whole system, all of whose atoms are in ``state``.
+
+    Raises:
+        InputError: no strain is allowed.
+    """
+    basis = allowed_strains(state.cell, state.pbc, kind, components)
+    if not len(basis):
+        raise InputError(
+            f"--cell {kind} leaves no strain to relax: the cell is periodic along "
+            f"{' '.join(a for a, p in zip('abc', state.pbc, strict=True) if p) or 'no axis'}, and --cell-mask allows "
+            f"{','.join(components)}."
+        )
+    box = geometry.completed(state.cell, state.pbc)
+    coordinates = state.positions @ torch.linalg.inv(box)
+    extents = coordinates.amax(dim=0) - coordinates.amin(dim=0)
+    thickness = math.prod(max(e, LEAST_EXTENT) for e, p in zip(extents.tolist(), state.pbc, strict=True) if not p)
+    volume = abs(float(torch.linalg.det(box))) * thickness
+    length = (volume / state.n_total) ** (1 / 3) * state.n_total**0.5
+    return Straining(basis, length, pressure, thickness)
+
+
+def exponential(symmetric: Tensor) -> Tensor:
+    """(3, 3) exp of a symmetric matrix."""
+    values, vectors = torch.linalg.eigh(symmetric)
+    return vectors @ torch.diag(values.exp()) @ vectors.T
+
+
+def exponential_slope(symmetric: Tensor, slope: Tensor) -> Tensor:
+    """(3, 3) dφ/dA, given A and dφ/d exp(A), both symmetric.
+
+    Divided differences of the exponential in A's eigenvectors: Ju. L. Daleckii, S. G. Krein (1965); N. J. Higham,
+    *Functions of Matrices* (2008), theorem 3.11.
+    """
+    values, vectors = torch.linalg.eigh(symmetric)
+    half_gap = (values[:, None] - values) / 2
+    sinhc = torch.where(half_gap == 0, 1.0, half_gap.sinh() / torch.where(half_gap == 0, 1.0, half_gap))
+    ratios = ((values[:, None] + values) / 2).exp() * sinhc
+    return vectors @ (ratios * (vectors.T @ slope @ vectors)) @ vectors.T
