@@ -67,7 +67,7 @@ class State:
     momenta: Tensor
     n_total: int = field(default=0)
     n_lattice_changes: int = field(default=0, init=False)
-    carried: dict[str, Tensor] = field(default_factory=dict)
+    carried: dict[str, Tensor] = field(default_factory=dict, init=False)
     _looked_at: Tensor | None = field(default=None, init=False, repr=False)
     _is_free: bool = field(default=True, init=False, repr=False)
 

@@ -9,6 +9,7 @@ import sys
 import typer
 
 from mdrun import __version__
+from mdrun.cli.relax import relax
 from mdrun.cli.simulate import simulate
 from mdrun.launch import launch_environment
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(simulate)
+app.command()(relax)
 
 
 def _show_version(wanted: bool) -> None:

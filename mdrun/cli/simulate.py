@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from mdrun.errors import InputError
+from mdrun.cli.job import run_job
 from mdrun.run import ensemble_options as options
-from mdrun.run.settings import Settings, make_settings, read_config
+from mdrun.run.settings import Settings
+
+if TYPE_CHECKING:
+    from mdrun.report.live import Reporter
+    from mdrun.run.job import Job
 
 RUN, OUTPUT, SYSTEM = "Dynamics", "Output", "Structure and model"
 EXECUTION = "Execution"
@@ -114,60 +119,11 @@ def simulate(
 ) -> None:
     """Run molecular dynamics of STRUCTURE; on several ranks under torchrun or srun."""
     given = {name: value for name, value in locals().items() if value is not None and name not in ("config", "debug")}
-    raise typer.Exit(_run(given, config, debug))
+    raise typer.Exit(run_job(given, config, debug, Settings, _load))
 
 
-def _run(given: dict, config: Path | None, debug: bool) -> int:
-    import gc
-    import os
-
-    # What is imported below is half a million objects that stay: looking for garbage among them takes half a second.
-    gc.set_threshold(100_000, 50, 100)
-
-    # Threads that find no work yield their core soon: spinning ones starve each other on a shared machine.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # Torch's arrays on large pages, where the system leaves that to the program: a tenth off a step of a million atoms.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-
-    from mdrun.cache import keep_kernels
-    from mdrun.launch import give_back_large_blocks
-
-    give_back_large_blocks()
-    keep_kernels()  # before any module that holds one is imported
-
-    from mdrun.comm import Comm, open_comm
-    from mdrun.report.console import forgive_glyphs
+def _load() -> tuple[type[Job], type[Reporter]]:
     from mdrun.report.live import Reporter
-    from mdrun.run.ending import end_with_error
     from mdrun.run.job import Job
 
-    forgive_glyphs()
-    for name in ("structure", "out"):
-        if name in given:
-            given[name] = os.fspath(given[name])
-    comm, job, reporter = Comm(), None, None
-    try:
-        settings = _settings_or_mistake(given, config)
-        comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
-        if isinstance(settings, InputError):  # told once the ranks have met, by one of them
-            raise settings
-        reporter = Reporter(comm.rank)
-        job = Job(settings, comm, reporter)
-        job.execute()
-        comm.close()
-    except (Exception, KeyboardInterrupt) as error:
-        if reporter is not None:
-            reporter.stop()
-        return end_with_error(error, comm, job.failed if job is not None else _nothing_to_write, debug)
-    return 0
-
-
-def _settings_or_mistake(given: dict, config: Path | None) -> Settings | InputError:
-    try:
-        return make_settings(read_config(config) if config else {}, given)
-    except InputError as mistake:
-        return mistake
-
-
-def _nothing_to_write(reason: str, exit_code: int, last_good_step: int | None) -> None:
-    """No run directory was claimed yet."""
+    return Job, Reporter

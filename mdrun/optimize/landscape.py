@@ -110,7 +110,6 @@ class Landscape:
         Raises:
             InputError: the cell is to relax, and the model gives no virial.
         """
-        assert forces.energy is not None
         free = forces.forces if state.is_free else forces.forces * state.mobile
         fmax2 = free.square().sum(dim=1).amax() if len(free) else free.new_zeros(())
         cell, stress, sums = self._cell_gradient(state, forces)
@@ -119,6 +118,7 @@ class Landscape:
 
     def _cell_gradient(self, state: State, forces: Forces) -> tuple[Tensor, float, Tensor]:
         """dH/dc (k,), the stress that is left, and H at the head of the sums over ranks."""
+        assert forces.energy is not None
         local = torch.zeros(10, dtype=torch.float64)
         local[0] = forces.energy
         if self.straining is None:

@@ -46,8 +46,12 @@ class LBFGS:
             state.carried[HISTORY] = state.positions.new_zeros((state.n_owned, self._d + 1, 3))
             self._cell = torch.zeros((self._d + 1, self._landscape.n_strains), dtype=torch.float64)
             new = Vectors.of(point.gradient)
-            self._keep(self._slots(state), new, [(self._g, 0)], self._landscape.inner_products(
-                self._slots(state).first(self._d).joined(new), new))
+            self._keep(
+                self._slots(state),
+                new,
+                [(self._g, 0)],
+                self._landscape.inner_products(self._slots(state).first(self._d).joined(new), new),
+            )
             return self._turn(state, point.enthalpy)
         slots = self._slots(state)
         s, g = slots[self._d].scaled(self._share), slots[self._g]

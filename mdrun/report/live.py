@@ -59,7 +59,7 @@ class Reporter:
         self._n_atoms = 1
 
     def started(self, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
-        show_start(self.console, shared, sim, directory, n_threads)
+        self._introduce(shared, sim, directory, n_threads)
         settings = shared.settings
         self._pace = Pace(settings.n_steps, settings.timestep)
         self._n_atoms = shared.n_atoms
@@ -73,6 +73,9 @@ class Reporter:
             )
             self._progress.start()
             self._progress.add_task("steps", total=settings.n_steps, words="")
+
+    def _introduce(self, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
+        show_start(self.console, shared, sim, directory, n_threads)
 
     def observers(self, thermometer: Thermometer, log_every: int) -> list[Observer]:
         """What to look at: temperature and energy with every log row, the clock at every step."""
@@ -92,12 +95,17 @@ class Reporter:
         if now - self._said_at < (LINE_EVERY_S if self._progress is None else BAR_EVERY_S):
             return
         self._said_at = now
-        words = f"{self._pace.describe(sim.step)}{self._state_words()}"
+        words = self._words(sim)
         if self._progress is not None:
             self._progress.update(self._progress.task_ids[0], completed=sim.step, words=words)
         else:
             self.console.print(f"step {sim.step} of {self._pace.n_steps}: {words}", markup=False)
             self.console.file.flush()
+
+    def _words(self, sim: Simulation) -> str:
+        """How fast it goes, and how it goes."""
+        assert self._pace is not None
+        return f"{self._pace.describe(sim.step)}{self._state_words()}"
 
     def _state_words(self) -> str:
         if self._last is None or self._first is None:
@@ -107,6 +115,9 @@ class Reporter:
 
     def finished(self, outcome: Outcome) -> None:
         self.stop()
+        self._conclude(outcome)
+
+    def _conclude(self, outcome: Outcome) -> None:
         show_end(self.console, outcome)
 
     def stop(self) -> None:

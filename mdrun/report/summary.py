@@ -23,14 +23,18 @@ MIB = 1024**2
 
 def show_start(console: Console, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
     """The panel of what is about to run, and the notes that the input earned."""
-    rows = start_rows(shared, sim, directory, n_threads)
+    show_rows(console, shared, start_rows(shared, sim, directory, n_threads))
+
+
+def show_rows(console: Console, shared: Shared, rows: list[tuple[str, str]]) -> None:
+    """A name and a line for each row, in a panel on a terminal; the notes below."""
     if console.is_terminal:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column()
         for name, text in rows:
             grid.add_row(name, text)
-        console.print(Panel(grid, title="mdrun simulate", title_align="left", expand=False))
+        console.print(Panel(grid, title=f"mdrun {shared.settings.command}", title_align="left", expand=False))
     else:
         for name, text in rows:
             console.print(f"{name}: {text}", markup=False)
@@ -71,6 +75,25 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
 
 def show_end(console: Console, outcome: Outcome) -> None:
     """Rank table, balance, advice, energies, speed."""
+    show_ranks(console, outcome)
+    console.print(energy_line(outcome))
+    settings = outcome.shared.settings
+    rate = outcome.steps_per_second
+    console.print(
+        f"finished {outcome.n_steps} steps in {outcome.loop_seconds:.2f} s: {rate:.1f} steps/s, "
+        f"{units.ns_per_day(settings.timestep, rate):.3g} ns/day, {atom_steps_and_memory(outcome)}"
+    )
+
+
+def atom_steps_and_memory(outcome: Outcome) -> str:
+    """What the last line ends with."""
+    memory = sum(r.peak_memory_bytes for r in outcome.ranks) / MIB
+    rate = outcome.steps_per_second * outcome.shared.n_atoms
+    return f"{rate:.3g} atom-steps/s, peak memory {memory:.0f} MiB"
+
+
+def show_ranks(console: Console, outcome: Outcome) -> None:
+    """Rank table, balance, advice."""
     for table in rank_tables(console, outcome.ranks):
         console.print(table)
     b = outcome.balance
@@ -80,15 +103,6 @@ def show_end(console: Console, outcome: Outcome) -> None:
     )
     if b.advice:
         console.print(f"advice: {b.advice}", markup=False)
-    console.print(energy_line(outcome))
-    settings = outcome.shared.settings
-    rate = outcome.steps_per_second
-    memory = sum(r.peak_memory_bytes for r in outcome.ranks) / MIB
-    console.print(
-        f"finished {outcome.n_steps} steps in {outcome.loop_seconds:.2f} s: {rate:.1f} steps/s, "
-        f"{units.ns_per_day(settings.timestep, rate):.3g} ns/day, "
-        f"{rate * outcome.shared.n_atoms:.3g} atom-steps/s, peak memory {memory:.0f} MiB"
-    )
 
 
 def energy_line(outcome: Outcome) -> str:

@@ -108,8 +108,8 @@ def straining_of(shared: Shared, state: State) -> Straining | None:
         )
     if settings.pressure != 0 and not all(state.pbc):
         raise InputError(
-            f"--pressure {settings.pressure:g}: no volume bounds the matter of {settings.structure}, whose cell is open "
-            f"along {' '.join(a for a, p in zip('abc', state.pbc, strict=True) if not p)}."
+            f"--pressure {settings.pressure:g}: no volume bounds the matter of {settings.structure}, whose cell is "
+            f"open along {' '.join(a for a, p in zip('abc', state.pbc, strict=True) if not p)}."
         )
     return make_straining(state, settings.cell, settings.strains, settings.pressure * units.GPA)
 

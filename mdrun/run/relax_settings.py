@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mdrun.run.settings import INFINITY, Settings
-from mdrun.run.settings import _refuse as refuse
+from mdrun.run.ensemble_options import INFINITY, refuse
+from mdrun.run.settings import Settings
 
 OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from mdrun import units
 from mdrun.clock import timed
 from mdrun.optimize.fire import Fire
 from mdrun.optimize.landscape import Landscape, Point, Search
 from mdrun.optimize.lbfgs import LBFGS
 from mdrun.run.relax_settings import RelaxSettings
-from mdrun.run.simulation import Observer, Simulation, run, start
+from mdrun.run.simulation import Observer, Simulation, run
 from mdrun.state import State
-from torch import Tensor
 
 SEARCHES = {"lbfgs": LBFGS, "fire": Fire}
 

@@ -1,0 +1,82 @@
+"""What every command that runs a job does first and last: settings, ranks, one message where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mdrun.errors import InputError
+from mdrun.run.settings import Settings, make_settings, read_config
+
+if TYPE_CHECKING:
+    from mdrun.report.live import Reporter
+    from mdrun.run.job import Job
+
+Load = Callable[[], "tuple[type[Job], type[Reporter]]"]
+
+
+def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings], load: Load) -> int:
+    """Run a command's job on this rank, to its end or to the words that say why not.
+
+    Args:
+        given: the flags that the user gave, by option.
+        config: a TOML file with others.
+        kind: the command's settings.
+        load: called once the process is ready for what it imports: the job and who tells of it.
+
+    Returns:
+        The exit code.
+    """
+    import gc
+    import os
+
+    # What is imported below is half a million objects that stay: looking for garbage among them takes half a second.
+    gc.set_threshold(100_000, 50, 100)
+
+    # Threads that find no work yield their core soon: spinning ones starve each other on a shared machine.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # Torch's arrays on large pages, where the system leaves that to the program: a tenth off a step of a million atoms.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
+    from mdrun.cache import keep_kernels
+    from mdrun.launch import give_back_large_blocks
+
+    give_back_large_blocks()
+    keep_kernels()  # before any module that holds one is imported
+
+    from mdrun.comm import Comm, open_comm
+    from mdrun.report.console import forgive_glyphs
+    from mdrun.run.ending import end_with_error
+
+    job_of, reporter_of = load()
+    forgive_glyphs()
+    for name in ("structure", "out"):
+        if name in given:
+            given[name] = os.fspath(given[name])
+    comm, job, reporter = Comm(), None, None
+    try:
+        settings = _settings_or_mistake(given, config, kind)
+        comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
+        if isinstance(settings, InputError):  # told once the ranks have met, by one of them
+            raise settings
+        reporter = reporter_of(comm.rank)
+        job = job_of(settings, comm, reporter)
+        outcome = job.execute()
+        comm.close()
+    except (Exception, KeyboardInterrupt) as error:
+        if reporter is not None:
+            reporter.stop()
+        return end_with_error(error, comm, job.failed if job is not None else _nothing_to_write, debug)
+    return outcome.exit_code
+
+
+def _settings_or_mistake(given: dict, config: Path | None, kind: type[Settings]) -> Settings | InputError:
+    try:
+        return make_settings(read_config(config, kind) if config else {}, given, kind)
+    except InputError as mistake:
+        return mistake
+
+
+def _nothing_to_write(reason: str, exit_code: int, last_good_step: int | None) -> None:
+    """No run directory was claimed yet."""
