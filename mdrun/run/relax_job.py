@@ -47,7 +47,7 @@ class RelaxJob(Job):
         self._straining = straining_of(shared, state)
         return replace(shared, velocities="none", notes=notes), state, structure
 
-    def _integrator(self, shared: Shared) -> Relaxation:
+    def _integrator(self, shared: Shared, state: State) -> Relaxation:
         assert isinstance(shared.settings, RelaxSettings)
         straining = self.comm.broadcast(self._straining)  # the same to the last bit
         self._relaxation = make_relaxation(shared.settings, Landscape(self.comm, straining))

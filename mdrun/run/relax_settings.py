@@ -48,7 +48,7 @@ class RelaxSettings(Settings):
         return tuple(name.strip() for name in self.cell_mask.lower().split(","))
 
     def check(self) -> None:
-        super().check()
+        self.check_execution()
         for name, known in (("optimizer", OPTIMIZERS), ("cell", CELLS)):
             value = getattr(self, name)
             refuse(value not in known, name, value, "one of " + ", ".join(known))

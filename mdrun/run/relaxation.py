@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from mdrun import units
 from mdrun.clock import timed
 from mdrun.optimize.fire import Fire
 from mdrun.optimize.landscape import Landscape, Point, Search
 from mdrun.optimize.lbfgs import LBFGS
+from mdrun.potentials.base import Forces
 from mdrun.run.relax_settings import RelaxSettings
 from mdrun.run.simulation import Observer, Simulation, run
 from mdrun.state import State
@@ -27,6 +26,8 @@ class Relaxation:
     ensemble = "relax"
     timestep = 0.0
     conserves_momentum = True
+    needs_virial = True
+    pressure = None
     heat = 0.0
 
     def __init__(self, landscape: Landscape, search: Search, fmax: float, stress_max: float) -> None:
@@ -48,11 +49,11 @@ class Relaxation:
         return self.point is not None and self.point.fmax <= self.fmax and self.point.stress <= self.stress_max
 
     @timed("integration")
-    def before_forces(self, state: State, forces: Tensor, step: int) -> None:
+    def before_forces(self, state: State, forces: Forces, step: int) -> None:
         assert self.point is not None
         self.landscape.move(state, self.search.step(state, self.point))
 
-    def after_forces(self, state: State, forces: Tensor) -> None:
+    def after_forces(self, state: State, forces: Forces) -> None:
         """Nothing has momentum."""
 
     def describe(self) -> str:

@@ -100,6 +100,10 @@ class Settings:
             InputError: naming the option, its value and what it takes.
         """
         check_ensemble(self)
+        self.check_execution()
+
+    def check_execution(self) -> None:
+        """The part that every command shares: how long, where, with what, and how often to tell."""
         for name, known in (("device", DEVICES), ("backend", BACKENDS), ("precision", (None, *PRECISIONS))):
             value = getattr(self, name)
             refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
