@@ -8,7 +8,18 @@ from collections.abc import Callable
 import numpy as np
 
 from mdrun.comm import Comm
-from tests.ranks.jobs import charges, dynamics, halo, pressure, rebuilds, statics, torch_backend, users, verbs
+from tests.ranks.jobs import (
+    charges,
+    dynamics,
+    halo,
+    pressure,
+    rebuilds,
+    relaxing,
+    statics,
+    torch_backend,
+    users,
+    verbs,
+)
 
 Job = Callable[[Comm], dict[str, np.ndarray]]
 
@@ -38,6 +49,7 @@ JOBS: dict[str, Job] = {
     "charges": charges.compute,
     "rebuilds": rebuilds.compute,
     "pressure": pressure.compute,
+    "relaxing": relaxing.compute,
     "torch": torch_backend.compute,
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
@@ -48,4 +60,4 @@ ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds")
 def jobs_on(n_ranks: int) -> str:
     """What is worth computing on so many ranks."""
     more = {3: ("pressure",), 5: ()}.get(n_ranks, ("pressure", "casebook", "langevin", "users"))
-    return ",".join((*ALWAYS, *more))
+    return ",".join((*ALWAYS, *more, *(["relaxing"] if n_ranks <= 3 else [])))
