@@ -13,6 +13,7 @@ STIFFNESS = 70.0  # eV/Å², of everything, before anything is known; ASE's
 DECREASE = 1e-4  # of what the slope promises, at least
 NOISE = 1e-10  # of the enthalpy, below which a rise is none
 MOST_TRIES = 10  # shorter steps along one direction
+NO_CHANGE = 1e-8  # of the gradient, over a step that was too short to learn from
 LEAST_RISE = 1e-6  # of the slope along a step, as the cosine of s and y, for a pair that is remembered
 
 
@@ -89,7 +90,7 @@ class LBFGS:
 
     def _remember(self, slots: Vectors, new: Vectors, products: np.ndarray) -> None:
         """Put g into its slot, and s and y where the slope rises along the way, as it does near a minimum."""
-        (ss, sy), (_, yy) = products[-3:-1, :2]
+        (ss, sy, _), (_, yy, _), (_, _, gg) = products[-3:]
         places = [(self._g, 2)]
         if sy > LEAST_RISE * (ss * yy) ** 0.5:
             slot = self._pairs.pop(0) if len(self._pairs) == self._memory else len(self._pairs)
@@ -97,6 +98,8 @@ class LBFGS:
             places += [(slot, 0), (slot + self._memory, 1)]
         elif not self._pairs:  # the slope falls along the way: go farther
             self._softness *= 2
+        elif yy < NO_CHANGE**2 * gg:  # what is remembered is far stiffer than it is here, as where atoms overlapped
+            self._pairs.clear()
         self._keep(slots, new, places, products)
 
     def _keep(self, slots: Vectors, new: Vectors, places: list[tuple[int, int]], products: np.ndarray) -> None:
