@@ -55,13 +55,11 @@ class Vectors:
     def first(self, n: int) -> Vectors:
         return Vectors(self.rows[:, :n], self.cell[:n])
 
-    def joined(self, others: Vectors) -> Vectors:
-        return Vectors(torch.cat([self.rows, others.rows], dim=1), torch.cat([self.cell, others.cell]))
-
     def combined(self, coefficients: np.ndarray) -> Vector:
         """Σ_v coefficients_v · vector_v."""
         c = torch.from_numpy(coefficients)
-        return Vector(torch.einsum("nvi,v->ni", self.rows, c.to(self.rows)), c @ self.cell)
+        spread = torch.kron(c[:, None], torch.eye(3, dtype=c.dtype)).to(self.rows)  # one product, rows as they lie
+        return Vector(self.rows.flatten(1) @ spread, c @ self.cell)
 
 
 @dataclass(frozen=True)
@@ -147,11 +145,11 @@ class Landscape:
             stretch = self.straining.move(state, step.cell)
             state.positions = state.positions + step.rows @ stretch.to(step.rows)
 
-    def inner_products(self, some: Vectors, others: Vectors) -> np.ndarray:
-        """(v, w) of every pair, summed over ranks in one collective."""
-        local = torch.einsum("nvi,nwi->vw", some.rows, others.rows).cpu()
+    def inner_products(self, vectors: Vectors, *others: Vectors) -> np.ndarray:
+        """(w, v) of all others, one after another, with each of the vectors; summed over ranks in one collective."""
+        local = torch.cat([_products_of_rows(w.rows, vectors.rows) for w in others]).cpu()
         if self.comm.rank == 0:  # what every rank holds is counted once
-            local = local + some.cell @ others.cell.T
+            local += torch.cat([w.cell for w in others]) @ vectors.cell.T
         return self.comm.all_sum(local).numpy()
 
     def shortened(self, step: Vector, longest: float) -> tuple[Vector, float]:
@@ -164,3 +162,10 @@ class Landscape:
         stride = float(self.comm.all_max(torch.tensor(max(rows, cell), dtype=torch.float64)))
         factor = longest / stride if stride > longest else 1.0
         return step.scaled(factor), factor
+
+
+def _products_of_rows(some: Tensor, others: Tensor) -> Tensor:
+    """(v, w) Σ_n,i some_nvi others_nwi, by one product of matrices as they lie in memory."""
+    v, w = some.shape[1], others.shape[1]
+    blocks = some.flatten(1).T @ others.flatten(1)
+    return blocks.view(v, 3, w, 3).diagonal(dim1=1, dim2=3).sum(dim=2)

@@ -47,18 +47,15 @@ class LBFGS:
             state.carried[HISTORY] = state.positions.new_zeros((state.n_owned, self._d + 1, 3))
             self._cell = torch.zeros((self._d + 1, self._landscape.n_strains), dtype=torch.float64)
             new = Vectors.of(point.gradient)
-            self._keep(
-                self._slots(state),
-                new,
-                [(self._g, 0)],
-                self._landscape.inner_products(self._slots(state).first(self._d).joined(new), new),
-            )
+            slots = self._slots(state)
+            products = self._landscape.inner_products(new, slots.first(self._d), new)
+            self._keep(slots, new, [(self._g, 0)], products)
             return self._turn(state, point.enthalpy)
         slots = self._slots(state)
         s, g = slots[self._d].scaled(self._share), slots[self._g]
         y = Vector(point.gradient.rows - g.rows, point.gradient.cell - g.cell)
         new = Vectors.of(s, y, point.gradient)
-        products = self._landscape.inner_products(slots.first(self._d).joined(new), new)
+        products = self._landscape.inner_products(new, slots.first(self._d), new)
         share = self._shorter_share(point.enthalpy, slope=products[-1, 0] / self._share)
         if share < self._share:
             change, self._share = share - self._share, share
