@@ -23,7 +23,7 @@ class LBFGS:
     The two loops run over inner products of the vectors in memory, not over the vectors: W. Chen, Z. Wang, J. Zhou,
     *Large-scale L-BFGS using MapReduce*, NIPS (2014). One sum over ranks gives them for a step. A step that does not
     lower the enthalpy enough is shortened. Where rounding or an energy that steps at a cutoff hides the decrease, the
-    slope at its end decides: W. W. Hager, H. Zhang, SIAM J. Optim. 16 (2005) 170, doi 10.1137/030601880, eq. 4.1.
+    slope at its end decides: W. W. Hager, H. Zhang, SIAM J. Optim. 16 (2005) 170, doi 10.1137/030601880.
 
     Slots of the history: m steps s, m changes of the gradient y, the gradient g where the present direction began, and
     that direction d.

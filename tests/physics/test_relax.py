@@ -20,9 +20,8 @@ from tests.relaxing import LENNARD_JONES_MINIMA, cluster, disturbed, lennard_jon
 from tests.systems import DATA, evaluate, species_of
 
 OPTIMIZERS = ("lbfgs", "fire")
-# Lattice constant (Å) and energy (eV/atom). Y. Mishin et al., Phys. Rev. B 63 (2001) 224106, table III;
-# F. H. Stillinger, T. A. Weber, Phys. Rev. B 31 (1985) 5262, in the eV of LAMMPS's Si.sw; J. Tersoff, Phys. Rev. B 38
-# (1988) 9902, table II.
+# Lattice constant (Å) and energy (eV/atom), and how far they are told. Y. Mishin et al., Phys. Rev. B 63 (2001) 224106;
+# Stillinger-Weber: 2 ε an atom at a bond of 2^(1/6) σ, by its construction; J. Tersoff, Phys. Rev. B 38 (1988) 9902.
 CRYSTALS = {
     "copper, EAM": (f"eam:{DATA}/potentials/Cu_mishin1.eam.alloy", "Cu", "fcc", 3.615, -3.54, 2e-4, 3e-4),
     "silicon, Stillinger-Weber": ("sw", "Si", "diamond", 5.4309497, -4.3366, 2e-6, 1e-6),
