@@ -44,7 +44,7 @@ class RelaxReporter(Reporter):
         bounds = ""
         if last.volume_A3 == last.volume_A3:
             bounds = f", {last.volume_A3:.3f} Å³ (from {first.volume_A3:.3f}), {last.pressure_GPa:.4f} GPa"
-        self.console.print(f"end: {last.potential_eV:.6f} eV, {fell:+.2e} eV/atom{bounds}", markup=False)
+        self.console.print(f"end: {last.potential_eV:.6f} eV, change {fell:+.2e} eV/atom{bounds}", markup=False)
         self.console.print(f"{outcome.reason}", markup=False)
         verb = "stopped after" if outcome.exit_code else "finished"
         self.console.print(
