@@ -20,7 +20,6 @@ from tests.cli.launcher import Ended, call, run, srun, wait_all
 from tests.relaxing import disturbed
 from tests.systems import pfcc
 
-
 SPRING = """
 from mdrun.potentials.base import Forces
 
