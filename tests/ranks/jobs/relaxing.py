@@ -34,7 +34,7 @@ class Slope:
 
 
 SLOPES: dict[str, Slope] = {
-    "argon crystal, cell": Slope(lambda: disturbed("Ar", "fcc", 5.26, 4, shear=0.15, rattle=0.2), cell="full"),
+    "argon crystal, cell": Slope(lambda: disturbed("Ar", "fcc", 5.6, 4, shear=0.15, rattle=0.2), cell="full"),
     "copper slab, a third held": Slope(copper_slab, emt, holds_a_third=True),
     "silicon under pressure": Slope(
         lambda: disturbed("Si", "diamond", 5.431, 2),
