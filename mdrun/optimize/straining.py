@@ -19,8 +19,8 @@ LEAST_EXTENT = 3.0  # Å, of matter along an open axis: a layer of atoms
 
 
 def strain(state: State, deformation: Tensor) -> None:
-    """Deform the cell, and all positions with it, in place: r ← r F and cell ← cell F, with F (3, 3)."""
-    state.cell = state.cell @ deformation
+    """Deform the cell's periodic vectors, and all positions with them, in place: r ← r F, F (3, 3)."""
+    state.cell = torch.where(torch.tensor(state.pbc)[:, None], state.cell @ deformation, state.cell)
     state.positions = state.positions @ deformation.to(state.positions)
 
 

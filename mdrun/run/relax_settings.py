@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mdrun.run.ensemble_options import INFINITY, refuse
+from mdrun.run.ensemble_options import INFINITY, VOIGT, refuse
 from mdrun.run.settings import Settings
 
 OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
-STRAINS = ("xx", "yy", "zz", "yz", "xz", "xy")
 OF_SIMULATE = (
     "structure", "format", "index", "replicate", "species", "model", "out", "overwrite", "device", "backend",
     "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "comm_timeout",
@@ -44,7 +43,7 @@ class RelaxSettings(Settings):
     def strains(self) -> tuple[str, ...]:
         """Components of strain that the cell may make, where it may."""
         if self.cell_mask is None:
-            return STRAINS
+            return VOIGT
         return tuple(name.strip() for name in self.cell_mask.lower().split(","))
 
     def check(self) -> None:
@@ -55,8 +54,8 @@ class RelaxSettings(Settings):
         refuse(not 0 < self.fmax < INFINITY, "fmax", self.fmax, "a force in eV/Å above 0")
         refuse(not 0 < self.stress_max < INFINITY, "stress-max", self.stress_max, "a stress in GPa above 0")
         refuse(not -INFINITY < self.pressure < INFINITY, "pressure", self.pressure, "a pressure in GPa")
-        named = set(self.strains) <= set(STRAINS)
-        refuse(not named, "cell-mask", self.cell_mask, "some of " + ",".join(STRAINS) + ", separated by commas")
+        named = set(self.strains) <= set(VOIGT)
+        refuse(not named, "cell-mask", self.cell_mask, "some of " + ",".join(VOIGT) + ", separated by commas")
         has_mask, has_pressure = self.cell_mask is not None, self.pressure != 0
         mask_fits, pressure_fits = self.cell in ("shape", "full"), self.cell in ("isotropic", "full")
         refuse(has_mask and not mask_fits, "cell-mask", self.cell_mask, "--cell full or --cell shape beside it")
