@@ -5,12 +5,9 @@ An option that the chosen ensemble, thermostat or barostat does not use is refus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from mdrun.errors import InputError
-
-if TYPE_CHECKING:
-    from mdrun.run.settings import Settings
 
 ENSEMBLES = ("nve", "nvt", "npt", "nph")
 SCALING = ("nose-hoover", "bussi", "berendsen")  # thermostats that scale all momenta alike
@@ -28,15 +25,50 @@ BAROSTAT_TIME = 1000.0  # fs
 COMPRESSIBILITY = 0.5  # 1/GPa: water's
 
 
-def has_thermostat(settings: Settings) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class EnsembleOptions:
+    """Options of ``simulate`` by their flags' names; None is not given."""
+
+    ensemble: str = "nve"
+    thermostat: str | None = None
+    temperature: float | str | None = None
+    thermostat_time: float | None = None
+    friction: float | None = None
+    barostat: str | None = None
+    pressure: float | str | None = None
+    barostat_time: float | None = None
+    compressibility: float | None = None
+    box: str | None = None
+    couple: str | None = None
+
+    @property
+    def temperatures(self) -> tuple[float, float] | None:
+        """K, the thermostat's at the first and at the last step.
+
+        Raises:
+            InputError: they are none.
+        """
+        return temperatures_of(self.temperature)
+
+    @property
+    def pressures(self) -> tuple[float, ...] | None:
+        """GPa, the barostat's xx, yy, zz, yz, xz, xy.
+
+        Raises:
+            InputError: they are none.
+        """
+        return pressures_of(self.pressure)
+
+
+def has_thermostat(settings: EnsembleOptions) -> bool:
     return settings.ensemble in ("nvt", "npt")
 
 
-def has_barostat(settings: Settings) -> bool:
+def has_barostat(settings: EnsembleOptions) -> bool:
     return settings.ensemble in ("npt", "nph")
 
 
-def thermostat_of(settings: Settings) -> str | None:
+def thermostat_of(settings: EnsembleOptions) -> str | None:
     """The thermostat in force: as asked for, else the one that suits the ensemble; None where there is none."""
     if not has_thermostat(settings):
         return None
@@ -44,12 +76,12 @@ def thermostat_of(settings: Settings) -> str | None:
     return settings.thermostat or default
 
 
-def barostat_of(settings: Settings) -> str | None:
+def barostat_of(settings: EnsembleOptions) -> str | None:
     """Likewise the barostat."""
     return (settings.barostat or "mtk") if has_barostat(settings) else None
 
 
-def box_of(settings: Settings) -> str:
+def box_of(settings: EnsembleOptions) -> str:
     """Which way the cell moves: all axes by themselves where two of them are coupled, else alike."""
     return settings.box or ("iso" if settings.couple is None else "xyz")
 
@@ -94,7 +126,7 @@ def refuse(is_bad: bool, option: str, value: object, wanted: str) -> None:
         raise InputError(f"--{option} {value} won't do: it takes {wanted}.")
 
 
-def check_ensemble(settings: Settings) -> None:
+def check_ensemble(settings: EnsembleOptions) -> None:
     """Refuse options that are out of range, missing, or without use in the chosen ensemble.
 
     Raises:
@@ -136,7 +168,7 @@ def _names_axes(box: str) -> bool:
     return 0 < len(box) == len(set(box)) and set(box) <= set("xyz")
 
 
-def _refuse_useless(s: Settings) -> None:
+def _refuse_useless(s: EnsembleOptions) -> None:
     """What the run would not look at."""
     thermostat, barostat = thermostat_of(s), barostat_of(s)
     held = "--ensemble nvt or npt"
@@ -165,7 +197,7 @@ def is_thermal(option: str) -> bool:
     return option in ("thermostat_time", "friction")
 
 
-def _check_barostat(s: Settings) -> None:
+def _check_barostat(s: EnsembleOptions) -> None:
     barostat, thermostat = barostat_of(s), thermostat_of(s)
     if s.ensemble == "nph" and barostat in RESCALING:
         raise InputError(f"--barostat {barostat} exchanges heat, so it can't sample nph. Use mtk, or --ensemble npt.")
@@ -181,7 +213,7 @@ def _check_barostat(s: Settings) -> None:
     _refuse_unheld_components(s)
 
 
-def _refuse_unheld_components(s: Settings) -> None:
+def _refuse_unheld_components(s: EnsembleOptions) -> None:
     """Pressures that differ, where the cell can't yield to the difference."""
     pressures = pressures_of(s.pressure)
     if pressures is None:

@@ -16,7 +16,7 @@ OF_SIMULATE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RelaxSettings(Settings):
     """Options of ``relax``: its own, and those of ``simulate`` that say what to read, compute with and write.
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
-from mdrun.run.ensemble_options import INFINITY, check_ensemble, pressures_of, refuse, temperatures_of
+from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
 
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "numba", "torch")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(EnsembleOptions):
     """Every option of ``simulate`` under its flag's name; units are in the flags' help."""
 
     command: ClassVar[str] = "simulate"
@@ -31,17 +31,6 @@ class Settings:
     replicate: tuple[int, int, int] = (1, 1, 1)
     species: str | None = None
     model: str | None = None
-    ensemble: str = "nve"
-    thermostat: str | None = None
-    temperature: float | str | None = None
-    thermostat_time: float | None = None
-    friction: float | None = None
-    barostat: str | None = None
-    pressure: float | str | None = None
-    barostat_time: float | None = None
-    compressibility: float | None = None
-    box: str | None = None
-    couple: str | None = None
     timestep: float = 1.0
     steps: int | None = None
     time: float | None = None
@@ -65,24 +54,6 @@ class Settings:
         if self.time is not None:
             return round(self.time * 1000 / self.timestep)
         return 1000 if self.steps is None else self.steps
-
-    @property
-    def temperatures(self) -> tuple[float, float] | None:
-        """K, the thermostat's at the first and at the last step.
-
-        Raises:
-            InputError: they are none.
-        """
-        return temperatures_of(self.temperature)
-
-    @property
-    def pressures(self) -> tuple[float, ...] | None:
-        """GPa, the barostat's xx, yy, zz, yz, xz, xy.
-
-        Raises:
-            InputError: they are none.
-        """
-        return pressures_of(self.pressure)
 
     @property
     def directory(self) -> Path:
