@@ -91,6 +91,19 @@ def volume(cell: Tensor, pbc: Sequence[bool]) -> float:
     return abs(float(np.linalg.det(cell.numpy()))) if all(pbc) else math.nan
 
 
+def lengths_and_angles(cell: Tensor, pbc: Sequence[bool]) -> list[float]:
+    """a, b, c (Å); α between b and c, β between a and c, γ between a and b (degrees); NaN where an axis of it is open.
+
+    Args:
+        cell: (3, 3) row vectors, Å; the periodic ones not zero.
+    """
+    vectors = cell.masked_fill(~torch.tensor(pbc)[:, None], math.nan)
+    lengths = vectors.norm(dim=1)
+    cosines = (vectors @ vectors.T / torch.outer(lengths, lengths)).clamp(-1, 1)
+    angles = torch.rad2deg(torch.acos(torch.stack([cosines[1, 2], cosines[0, 2], cosines[0, 1]])))
+    return [*lengths.tolist(), *angles.tolist()]
+
+
 def folded(positions: Tensor, cell: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:
     """Fractional coordinates, in [0, 1), strictly, along periodic axes, and the whole numbers added to get there.
 

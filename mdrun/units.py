@@ -11,6 +11,7 @@ FS = 0.09822694788464063  # one femtosecond in Å·sqrt(amu/eV)
 PS = 1000.0 * FS
 KB = 8.617330337217213e-05  # eV/K
 GPA = 0.006241509125883258  # one GPa in eV/Å³
+G_CM3 = 0.6022140858549161  # one g/cm³ in amu/Å³
 COULOMB = 14.399645351950548  # e²/(4 π ε0) in eV·Å
 # The same in LAMMPS's metal units, for models whose reference is LAMMPS: 2.4e-8 of its value less.
 LAMMPS_COULOMB = 14.399645

@@ -15,11 +15,14 @@ from mdrun.comm import Comm
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.base import Forces
 from mdrun.run.simulation import Observer, Simulation
-from mdrun.run.thermo import COLUMNS, Thermo, ThermoFile, Thermometer
+from mdrun.run.thermo import CELL, COLUMNS, TENSOR, Thermo, ThermoFile, Thermometer
 from mdrun.units import FS
 from tests.systems import argon, free_particles, pfcc, simulate
 
-HEADER = "step,time_ps,temperature_K,potential_eV,kinetic_eV,total_eV,pressure_GPa,volume_A3"
+HEADER = (
+    "step,time_ps,temperature_K,potential_eV,kinetic_eV,total_eV,pressure_GPa,volume_A3,conserved_eV,enthalpy_eV,"
+    "density_g_cm3,pxx_GPa,pyy_GPa,pzz_GPa,pyz_GPa,pxz_GPa,pxy_GPa,a_A,b_A,c_A,alpha_deg,beta_deg,gamma_deg"
+)
 
 
 def moving(atoms: Atoms, seed: int = 1) -> Atoms:
@@ -44,7 +47,12 @@ def measured(atoms: Atoms, model=None) -> Thermo:
     return simulate(atoms, model or argon(shift=True), VelocityVerlet(FS), 0).thermo[0]
 
 
-@pytest.mark.parametrize("make", [lambda: pfcc(2, 2, 2), sheared, left_handed], ids=["cube", "sheared", "left_handed"])
+every_cell = pytest.mark.parametrize(
+    "make", [lambda: pfcc(2, 2, 2), sheared, left_handed], ids=["cube", "sheared", "left_handed"]
+)
+
+
+@every_cell
 def test_pressure_has_the_momentum_and_the_virial_of_ase(make):
     atoms = moving(make())
     thermo = measured(atoms)
@@ -58,6 +66,31 @@ def test_pressure_has_the_momentum_and_the_virial_of_ase(make):
     assert thermo.temperature_K == pytest.approx(atoms.get_temperature(), rel=1e-13)  # 3N: the sum moves
     static = atoms.get_stress(voigt=False)
     np.testing.assert_allclose(thermo.stress, static, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(np.array(thermo.pressure_tensor) * units.GPa, -stress, rtol=0, atol=1e-13)
+    assert np.mean(thermo.pressure_tensor[:3]) == pytest.approx(thermo.pressure_GPa, rel=1e-14)
+
+
+@every_cell
+def test_density_lengths_and_angles_are_those_of_ase(make):
+    atoms = make()
+    thermo = measured(atoms)
+    grams, cm3 = atoms.get_masses().sum() / (units.kg / 1000), atoms.get_volume() / (units.m / 100) ** 3
+    assert thermo.density_g_cm3 == pytest.approx(grams / cm3, rel=1e-13)
+    np.testing.assert_allclose(thermo.cell_parameters, atoms.cell.cellpar(), rtol=1e-13)
+
+
+class Pressed(VelocityVerlet):
+    """Newton's motion that says it aims at a pressure."""
+
+    pressure = 2.5 * units.GPa
+
+
+def test_enthalpy_is_that_of_the_barostats_pressure_else_of_the_measured():
+    atoms = moving(pfcc(2, 2, 2))
+    free = measured(atoms)
+    assert free.enthalpy_eV == pytest.approx(free.total_eV + free.pressure_GPa * units.GPa * 10.52**3, rel=1e-13)
+    (pressed,) = simulate(atoms, argon(shift=True), Pressed(FS), 0).thermo
+    assert pressed.enthalpy_eV == pytest.approx(free.total_eV + 2.5 * units.GPa * 10.52**3, rel=1e-13)
 
 
 def test_free_particles_have_the_pressure_of_an_ideal_gas():
@@ -80,7 +113,14 @@ def test_an_open_axis_leaves_pressure_volume_and_stress_unknown(pbc):  # A-19
     thermo = measured(atoms)
     assert math.isnan(thermo.pressure_GPa)
     assert math.isnan(thermo.volume_A3)
+    assert math.isnan(thermo.density_g_cm3)
+    assert math.isnan(thermo.enthalpy_eV)
+    assert np.isnan(thermo.pressure_tensor).all()
     assert torch.isnan(thermo.stress).all()
+    lengths, angles = thermo.cell_parameters[:3], thermo.cell_parameters[3:]
+    assert [math.isnan(length) for length in lengths] == [not periodic for periodic in pbc]
+    for axis, angle in enumerate(angles):  # between the two others
+        assert math.isnan(angle) == (not (pbc[axis - 2] and pbc[axis - 1]))
     assert math.isfinite(thermo.total_eV)
     assert thermo.temperature_K == pytest.approx(atoms.get_temperature(), rel=1e-13)
 
@@ -118,12 +158,15 @@ def test_the_file_has_the_columns_of_the_contract_and_every_digit(tmp_path):
         observers=[Observer(2, ThermoFile(path, thermometer))],
     )  # fmt: skip
     text = path.read_text()
-    assert text.splitlines()[0] == f"{HEADER},conserved_eV"
+    assert text.splitlines()[0] == HEADER
     assert "\r" not in text
     rows = rows_of(path)
     assert [int(row["step"]) for row in rows] == [0, 2, 4, 6, 8, 10]
     for row, thermo in zip(rows, run.thermo, strict=True):
-        assert {name: float(value) for name, value in row.items()} == {name: getattr(thermo, name) for name in COLUMNS}
+        assert [float(row[name]) for name in COLUMNS] == thermo.numbers()
+        assert float(row["pressure_GPa"]) == thermo.pressure_GPa
+        assert float(row["pxy_GPa"]) == thermo.pressure_tensor[5]
+        assert float(row["gamma_deg"]) == thermo.cell_parameters[5]
 
 
 def test_unknown_numbers_are_written_as_nan(tmp_path):
@@ -132,7 +175,8 @@ def test_unknown_numbers_are_written_as_nan(tmp_path):
     file = ThermoFile(tmp_path / "thermo.csv", Thermometer(Comm()))
     simulate(atoms, argon(), VelocityVerlet(FS), 0, observers=[Observer(1, file)])
     (row,) = rows_of(tmp_path / "thermo.csv")
-    assert (row["pressure_GPa"], row["volume_A3"]) == ("nan", "nan")
+    for name in ("pressure_GPa", "volume_A3", "enthalpy_eV", "density_g_cm3", *TENSOR, *CELL):
+        assert row[name] == "nan"
 
 
 def test_rows_are_on_disk_while_the_run_goes_on(tmp_path):  # A-46

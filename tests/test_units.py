@@ -15,6 +15,7 @@ from mdrun import units
         (units.PS, 1000 * ase_units.fs),
         (units.KB, ase_units.kB),
         (units.GPA, ase_units.GPa),
+        (units.G_CM3, ase_units.kg / 1000 / (ase_units.m / 100) ** 3),
         (units.COULOMB, ase_units.Hartree * ase_units.Bohr),
     ],
 )

@@ -18,21 +18,31 @@ from mdrun.comm import Comm
 from mdrun.run.simulation import Simulation
 from mdrun.state import temperature
 
-COLUMNS = (
+SCALARS = (
     "step", "time_ps", "temperature_K", "potential_eV", "kinetic_eV", "total_eV", "pressure_GPa", "volume_A3",
-    "conserved_eV",
+    "conserved_eV", "enthalpy_eV", "density_g_cm3",
 )  # fmt: skip
+TENSOR = ("pxx_GPa", "pyy_GPa", "pzz_GPa", "pyz_GPa", "pxz_GPa", "pxy_GPa")
+VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))  # its components
+CELL = ("a_A", "b_A", "c_A", "alpha_deg", "beta_deg", "gamma_deg")
+COLUMNS = (*SCALARS, *TENSOR, *CELL)
 
 
 @dataclass(frozen=True)
 class Thermo:
     """One moment of the whole system, the same on every rank.
 
+    What a volume bounds (pressure, volume, density, stress) is NaN where an axis is open, as are the lengths and angles
+    that an open axis has a part in.
+
     Attributes:
-        pressure_GPa, volume_A3, stress: NaN where an axis is open, since no volume bounds the matter.
+        pressure_tensor: the numbers of ``TENSOR``; with the kinetic part, positive where the system pushes outwards.
+        cell_parameters: the numbers of ``CELL``, as ASE counts angles.
         stress: (3, 3) eV/Å³, static (no kinetic part), tensile positive, as ASE has it.
         heat_eV: what the thermostat took since the run began.
+        target_GPa: the barostat's pressure, None without one.
         conserved_eV: total energy and the thermostat's: constant but for the error of the time step.
+        enthalpy_eV: E + P V, P the barostat's pressure where there is one, else the measured.
     """
 
     step: int
@@ -40,49 +50,69 @@ class Thermo:
     temperature_K: float
     potential_eV: float
     kinetic_eV: float
-    pressure_GPa: float
     volume_A3: float
+    density_g_cm3: float
+    pressure_tensor: tuple[float, ...]
+    cell_parameters: tuple[float, ...]
     stress: Tensor
-    heat_eV: float = 0.0
+    heat_eV: float
+    target_GPa: float | None
+
+    @property
+    def total_eV(self) -> float:
+        return self.potential_eV + self.kinetic_eV
 
     @property
     def conserved_eV(self) -> float:
         return self.total_eV + self.heat_eV
 
     @property
-    def total_eV(self) -> float:
-        return self.potential_eV + self.kinetic_eV
+    def pressure_GPa(self) -> float:
+        return sum(self.pressure_tensor[:3]) / 3
 
-    def row(self) -> list[str]:
-        """The numbers of ``COLUMNS``, to the last digit."""
-        return [repr(getattr(self, column)) for column in COLUMNS]
+    @property
+    def enthalpy_eV(self) -> float:
+        pressure = self.pressure_GPa if self.target_GPa is None else self.target_GPa
+        return self.total_eV + pressure * units.GPA * self.volume_A3
+
+    def numbers(self) -> list[float]:
+        """Those of ``COLUMNS``."""
+        return [*(getattr(self, name) for name in SCALARS), *self.pressure_tensor, *self.cell_parameters]
 
 
 def measure(sim: Simulation, comm: Comm) -> Thermo:
     """Sum over ranks; a collective.
 
-    Pressure: P = (2 K + tr W) / 3 V, with W = Σ r_ij ⊗ f_ij.
+    Pressure: P = (Σ p⊗p/m + W) / V, with W = Σ r_ij ⊗ f_ij.
     """
     assert sim.forces.energy is not None
-    virial = sim.forces.virial
-    local = torch.zeros(12, dtype=torch.float64)
+    state, virial = sim.state, sim.forces.virial
+    local = torch.zeros(21, dtype=torch.float64)
     local[0] = sim.forces.energy
-    local[1] = sim.state.kinetic_energy()
-    local[2] = sim.integrator.heat
-    local[3:] = torch.full((9,), math.nan) if virial is None else virial.flatten()
-    potential, kinetic, heat, *rest = comm.all_sum(local).tolist()
-    total_virial = torch.tensor(rest, dtype=torch.float64).reshape(3, 3)
-    volume = geometry.volume(sim.state.cell, sim.state.pbc)
+    local[1] = sim.integrator.heat
+    local[2] = state.masses.sum()
+    local[3:12] = state.kinetic_tensor().flatten()
+    local[12:] = torch.full((9,), math.nan) if virial is None else virial.flatten()
+    total = comm.all_sum(local)
+    potential, heat, mass = total[:3].tolist()
+    twice_kinetic, total_virial = total[3:].reshape(2, 3, 3)
+    kinetic = float(twice_kinetic.trace()) / 2
+    volume = geometry.volume(state.cell, state.pbc)
+    pressures = (twice_kinetic + total_virial) / volume / units.GPA
+    target = sim.integrator.pressure
     return Thermo(
         step=sim.step,
         time_ps=sim.step * sim.integrator.timestep / units.PS,
         temperature_K=temperature(kinetic, sim.n_dof),
         potential_eV=potential,
         kinetic_eV=kinetic,
-        pressure_GPa=(2 * kinetic + float(total_virial.trace())) / (3 * volume) / units.GPA,
         volume_A3=volume,
+        density_g_cm3=mass / volume / units.G_CM3,
+        pressure_tensor=tuple(float(pressures[a, b] + pressures[b, a]) / 2 for a, b in VOIGT),
+        cell_parameters=tuple(geometry.lengths_and_angles(state.cell, state.pbc)),
         stress=-total_virial / volume,
         heat_eV=heat,
+        target_GPa=None if target is None else target / units.GPA,
     )
 
 
@@ -117,5 +147,6 @@ class ThermoFile:
     def __call__(self, sim: Simulation) -> None:
         thermo = self._thermometer(sim)
         if self._file is not None:
-            self._writer.writerow([*thermo.row(), *(repr(value()) for value in self._more.values())])
+            numbers = [*thermo.numbers(), *(value() for value in self._more.values())]
+            self._writer.writerow([repr(number) for number in numbers])  # to the last digit
             self._file.flush()

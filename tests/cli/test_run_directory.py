@@ -14,8 +14,8 @@ import pytest
 from tests.cli.conftest import CASEBOOK_ARGON
 from tests.cli.launcher import call
 from tests.systems import pfcc
+from tests.test_thermo import HEADER
 
-HEADER = "step,time_ps,temperature_K,potential_eV,kinetic_eV,total_eV,pressure_GPa,volume_A3,conserved_eV"
 OPTIONS = (
     "--model", f"{CASEBOOK_ARGON},shift=true", "--steps", 100, "--log-every", 10, "--trajectory-every", 50,
     "--checkpoint-every", 40, "--out", "first",
