@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from mdrun import units
+from mdrun.report.averages import show_averages
 from mdrun.report.console import make_table
 from mdrun.run.job import Outcome
 from mdrun.run.ranks import RankFigures
@@ -74,8 +75,10 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
 
 
 def show_end(console: Console, outcome: Outcome) -> None:
-    """Rank table, balance, advice, energies, speed."""
+    """Rank table, balance, advice, averages, energies, speed."""
     show_ranks(console, outcome)
+    if outcome.averages is not None:
+        show_averages(console, outcome.averages)
     console.print(energy_line(outcome))
     settings = outcome.shared.settings
     rate = outcome.steps_per_second

@@ -14,6 +14,7 @@ from mdrun.comm import Comm
 from mdrun.errors import EXIT_OK
 from mdrun.integrate.base import Integrator
 from mdrun.potentials.registry import load_model, with_absolute_paths
+from mdrun.run.averages import Averages, Rows
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
@@ -42,6 +43,7 @@ class Outcome:
     loop_seconds: float
     reason: str = "all steps done"
     exit_code: int = EXIT_OK
+    averages: Averages | None = None
 
     @property
     def steps_per_second(self) -> float:
@@ -69,6 +71,7 @@ class Job:
         self.listener = listener
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
+        self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self.n_atoms = 0
         self.n_threads = 0
         self._loop_began: float | None = None
@@ -134,8 +137,10 @@ class Job:
         frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
         checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
         ends = (settings.checkpoint_every, settings.n_steps)
+        self.rows = Rows(thermometer)
         return [
             Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
+            Observer(settings.log_every, self.rows),
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
             *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
@@ -149,7 +154,8 @@ class Job:
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
         last = thermometer(sim)
-        return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code)
+        averages = self.rows.averages() if self.rows is not None else None
+        return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code, averages)
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
@@ -195,6 +201,7 @@ class Job:
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
                 "balance": asdict(outcome.balance) if outcome else None,
                 "rank_figures": [asdict(r) for r in figures],
+                "averages": averages_in_words(outcome.averages) if outcome and outcome.averages else None,
                 "versions": versions(),
             }
         )
@@ -209,6 +216,11 @@ class Job:
 def _at_the_end(n_steps: int) -> Observer:
     """Nobody to tell, but it makes the last step's energy known: the summary shows it."""
     return Observer(max(n_steps, 1), lambda sim: None)
+
+
+def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:
+    """By the names of ``thermo.csv``'s columns."""
+    return {a.name: {"mean": a.mean, "error": a.error, "n_effective": a.n_effective} for a in averages.averages}
 
 
 def versions() -> dict[str, str]:

@@ -135,18 +135,20 @@ class ThermoFile:
     def __init__(
         self, path: Path | None, thermometer: Thermometer, more: Mapping[str, Callable[[], float]] | None = None
     ) -> None:
-        """``path`` is None on ranks that don't write; ``more`` columns, with what to ask for their values."""
+        """``path`` is None on ranks that don't write; ``more`` columns, with what to ask for their values: they take the
+        place of those of the same name."""
         self._more = more or {}
         self._file: TextIO | None = None
         self._thermometer = thermometer
         if path is not None:
             self._file = path.open("w", newline="")
             self._writer = csv.writer(self._file, lineterminator="\n")
-            self._writer.writerow([*COLUMNS, *self._more])
+            self._writer.writerow(dict.fromkeys([*COLUMNS, *self._more]))
 
     def __call__(self, sim: Simulation) -> None:
         thermo = self._thermometer(sim)
         if self._file is not None:
-            numbers = [*thermo.numbers(), *(value() for value in self._more.values())]
-            self._writer.writerow([repr(number) for number in numbers])  # to the last digit
+            numbers = dict(zip(COLUMNS, thermo.numbers(), strict=True))
+            numbers |= {name: value() for name, value in self._more.items()}
+            self._writer.writerow([repr(number) for number in numbers.values()])  # to the last digit
             self._file.flush()

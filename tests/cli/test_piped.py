@@ -58,7 +58,7 @@ def test_every_line_can_be_found_by_its_first_word(ends):
         "structure: cell: velocities: model: kernels: ensemble: temperature: decomposition: output: note: step rank 0 "
         "rank 0"
     )
-    assert first == [*expected.split(), "imbalance", "end:", "finished"]
+    assert first == [*expected.split(), "imbalance", "averages:", "end:", "finished"]
 
 
 def test_a_run_goes_on_when_nobody_reads_its_lines_any_more(folder):
