@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,13 @@ def test_a_thermostat_heats_a_crystal_at_rest(simulate, found):
     temperatures = np.array([row["temperature_K"] for row in found().rows[100:]])
     # 300 samples that forget each other within some 5 steps, each of relative width sqrt(2 / 96): 4 sigma below 15 %.
     assert temperatures.mean() == pytest.approx(60, rel=0.15)
+    kept = [row["temperature_K"] for row in found().rows[81:]]  # all but the first fifth of 401
+    average = found().status["averages"]["temperature_K"]
+    assert average["mean"] == pytest.approx(np.mean(kept), rel=1e-12)
+    assert average["error"] == pytest.approx(np.std(kept) / math.sqrt(average["n_effective"] - 1), rel=1e-9)
+    (shown,) = (line.split() for line in ended.out.splitlines() if line.startswith("temperature_K "))
+    assert float(shown[1]) == pytest.approx(average["mean"], abs=average["error"] / 10)
+    assert float(shown[2]) == pytest.approx(average["error"], rel=0.06)
     assert "NVT, Langevin (BAOAB), 2 fs, 60 K, friction 100 /ps, seed 5" in ended.out
     assert "counts 96 degrees of freedom (3N)" in ended.out
 

@@ -134,6 +134,17 @@ def test_what_the_bath_took_is_accounted_for(name):
         assert fluctuation[4 * FS] < 0.5 * fluctuation[8 * FS]
 
 
+def test_a_chain_drifts_below_a_millionth_of_the_kinetic_energy_per_ps():
+    """10,000 steps of 2 fs. Measured: 2e-8 with 256 atoms, 7e-8 with 108."""
+    atoms = argon_liquid(4)
+    chain = scaled(NoseHooverChain(95, 200 * FS), 3 * len(atoms) - 3)
+    run = simulate(atoms, smooth_argon(), chain, 10_000, watch=20)
+    slope = np.polyfit([t.time_ps for t in run.thermo], [t.conserved_eV for t in run.thermo], 1)[0]
+    assert abs(slope) < 1e-6 * run.kinetic_energies.mean()
+    assert np.ptp([t.total_eV for t in run.thermo]) > 0.1 * run.kinetic_energies.mean()  # the bath did work
+    assert run.sim.domain.counts.dangerous_builds == 0
+
+
 @pytest.mark.parametrize("name", ["nose-hoover", "bussi", "berendsen"])
 def test_momentum_stays_zero_and_fixed_atoms_where_they_are(name):
     atoms = warmed(pfcc(3, 3, 3), 90)
