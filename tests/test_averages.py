@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from mdrun.comm import Comm
 from mdrun.integrate.nvt import Langevin
 from mdrun.report.averages import in_words, show_averages
 from mdrun.report.console import make_console
-from mdrun.run.averages import AVERAGED, FEWEST, MOST_ROWS, Average, Averages, Rows, average
+from mdrun.run.averages import AVERAGED, FEWEST, MOST_ROWS, Average, Averages, Rows, average, averages_of
 from mdrun.run.simulation import Observer
 from mdrun.run.thermo import Thermometer
 from mdrun.units import FS, PS
@@ -115,6 +116,17 @@ def test_the_first_fifth_is_left_out():
     found = rows_of(np.concatenate([x[:201] + 1e6, x[201:]])).averages()
     assert (found.n_rows, found.n_used) == (1001, 800)
     assert found.averages[0].mean == pytest.approx(x[201:].mean(), rel=1e-12)
+
+
+def test_one_slow_quantity_makes_all_too_short():
+    (fast,), (slow,) = correlated(400, 0.3, 1), correlated(400, 0.999, 1)
+    series = {"temperature_K": fast, "total_eV": fast, "conserved_eV": slow, "volume_A3": np.ones(400)}
+    assert [a.error is None for a in averages_of(series)] == [False, False, True, False]  # the conserved may wander
+    found = averages_of({**series, "total_eV": slow, "conserved_eV": slow})
+    assert [a.error is None for a in found] == [False, True, True, False]  # without a bath
+    found = averages_of({**series, "total_eV": slow, "conserved_eV": fast})
+    assert [a.error for a in found] == [None, None, None, 0]
+    assert found[0] == replace(average("temperature_K", fast), error=None)
 
 
 def test_long_runs_are_kept_as_means_of_rows():

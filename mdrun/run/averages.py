@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Average:
 
     Attributes:
         name: a column of ``thermo.csv``.
-        error: standard error of the mean; None where there is too little to tell it from.
+        error: standard error of the mean; None where there is too little to tell it from, 0 of a constant.
         n_effective: how many independent rows would tell as much; 0 where it can't be known.
     """
 
@@ -83,9 +84,23 @@ class Rows:
     def averages(self) -> Averages:
         """What there is to say now."""
         used = self._rows[math.ceil(LEFT_OUT * self._n_kept) : self._n_kept]
-        known = [i for i in range(len(AVERAGED)) if len(used) and np.isfinite(used[:, i]).all()]
+        series = dict(zip(AVERAGED, used.T, strict=True)) if len(used) else {}
         n_rows = self._n_kept * self._n_each + self._n_summed
-        return Averages(n_rows, len(used) * self._n_each, tuple(average(AVERAGED[i], used[:, i]) for i in known))
+        return Averages(n_rows, len(used) * self._n_each, averages_of(series))
+
+
+def averages_of(series: Mapping[str, np.ndarray]) -> tuple[Average, ...]:
+    """Of the quantities, (n,) each, that are known throughout.
+
+    They are coupled: one that remembers too long to tell its error leaves its mark on the others, where a short series
+    can't show it. Then no error is told but that of constants. What the ensemble conserves does not count: it wanders.
+    """
+    found = [average(name, values) for name, values in series.items() if np.isfinite(values).all()]
+    wanders = {"conserved_eV"}
+    if np.array_equal(series.get("total_eV", ()), series.get("conserved_eV", ())):
+        wanders.add("total_eV")
+    slow = [a for a in found if a.n_effective < FEWEST and not a.is_constant and a.name not in wanders]
+    return tuple(replace(a, error=None) if slow and not a.is_constant else a for a in found)
 
 
 def average(name: str, values: np.ndarray) -> Average:

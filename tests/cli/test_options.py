@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -130,10 +129,10 @@ def test_a_thermostat_heats_a_crystal_at_rest(simulate, found):
     kept = [row["temperature_K"] for row in found().rows[81:]]  # all but the first fifth of 401
     average = found().status["averages"]["temperature_K"]
     assert average["mean"] == pytest.approx(np.mean(kept), rel=1e-12)
-    assert average["error"] == pytest.approx(np.std(kept) / math.sqrt(average["n_effective"] - 1), rel=1e-9)
     (shown,) = (line.split() for line in ended.out.splitlines() if line.startswith("temperature_K "))
-    assert float(shown[1]) == pytest.approx(average["mean"], abs=average["error"] / 10)
-    assert float(shown[2]) == pytest.approx(average["error"], rel=0.06)
+    assert float(shown[1]) == pytest.approx(average["mean"], rel=1e-5)
+    assert average["error"] is None  # so much friction makes the atoms creep
+    assert "too short to tell" in " ".join(shown)
     assert "NVT, Langevin (BAOAB), 2 fs, 60 K, friction 100 /ps, seed 5" in ended.out
     assert "counts 96 degrees of freedom (3N)" in ended.out
 
