@@ -193,7 +193,7 @@ def shown(averages: Averages) -> list[str]:
 
 def test_a_line_begins_with_the_name_of_its_column():
     lines = shown(rows_of(correlated(500, 0.5, 1)[0]).averages())
-    assert lines[0].startswith("averages: over the last 400 of 500 rows")
+    assert lines[0].startswith("averages: the last 400 of 500 rows, the first fifth left out")
     assert [line.split()[0] for line in lines[2:]] == [name for name in AVERAGED if name != "conserved_eV"]
 
 

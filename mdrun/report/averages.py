@@ -19,9 +19,7 @@ def show_averages(console: Console, averages: Averages) -> None:
     if averages.n_used < FEWEST:
         console.print(f"averages: {used} are too few to tell errors from; log more often, or run longer", markup=False)
         return
-    console.print(
-        f"averages: over {used} (the first fifth is left out), standard errors with their correlation", markup=False
-    )
+    console.print(f"averages: {used}, the first fifth left out; standard errors", markup=False)
     table = make_table(console)
     table.add_column("average of")
     for name in ("mean", "error", "independent rows"):
