@@ -169,6 +169,16 @@ def test_the_file_has_the_columns_of_the_contract_and_every_digit(tmp_path):
         assert float(row["gamma_deg"]) == thermo.cell_parameters[5]
 
 
+def test_more_columns_follow_and_take_the_place_of_their_namesakes(tmp_path):
+    more = {"enthalpy_eV": lambda: 1.5, "fmax_eV_A": lambda: 0.25}
+    file = ThermoFile(tmp_path / "thermo.csv", Thermometer(Comm()), more)
+    simulate(pfcc(2, 2, 2), argon(), VelocityVerlet(FS), 0, observers=[Observer(1, file)])
+    (row,) = rows_of(tmp_path / "thermo.csv")
+    assert ",".join(row) == f"{HEADER},fmax_eV_A"
+    assert (row["enthalpy_eV"], row["fmax_eV_A"]) == ("1.5", "0.25")
+    assert float(row["volume_A3"]) == pytest.approx(10.52**3)
+
+
 def test_unknown_numbers_are_written_as_nan(tmp_path):
     atoms = pfcc(2, 2, 2)
     atoms.pbc = False

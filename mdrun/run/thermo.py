@@ -135,8 +135,10 @@ class ThermoFile:
     def __init__(
         self, path: Path | None, thermometer: Thermometer, more: Mapping[str, Callable[[], float]] | None = None
     ) -> None:
-        """``path`` is None on ranks that don't write; ``more`` columns, with what to ask for their values: they take the
-        place of those of the same name."""
+        """``path`` is None on ranks that don't write; ``more`` columns, with what to ask for their values.
+
+        They take the place of those of the same name.
+        """
         self._more = more or {}
         self._file: TextIO | None = None
         self._thermometer = thermometer
