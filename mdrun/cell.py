@@ -97,11 +97,14 @@ def lengths_and_angles(cell: Tensor, pbc: Sequence[bool]) -> list[float]:
     Args:
         cell: (3, 3) row vectors, Å; the periodic ones not zero.
     """
-    vectors = cell.masked_fill(~torch.tensor(pbc)[:, None], math.nan)
-    lengths = vectors.norm(dim=1)
-    cosines = (vectors @ vectors.T / torch.outer(lengths, lengths)).clamp(-1, 1)
-    angles = torch.rad2deg(torch.acos(torch.stack([cosines[1, 2], cosines[0, 2], cosines[0, 1]])))
-    return [*lengths.tolist(), *angles.tolist()]
+    vectors = [v if periodic else [math.nan] * 3 for v, periodic in zip(cell.tolist(), pbc, strict=True)]
+    lengths = [math.hypot(*v) for v in vectors]
+
+    def angle(i: int, j: int) -> float:
+        cosine = sum(a * b for a, b in zip(vectors[i], vectors[j], strict=True)) / (lengths[i] * lengths[j])
+        return cosine if math.isnan(cosine) else math.degrees(math.acos(min(max(cosine, -1.0), 1.0)))
+
+    return [*lengths, angle(1, 2), angle(0, 2), angle(0, 1)]
 
 
 def folded(positions: Tensor, cell: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:
