@@ -114,7 +114,10 @@ class State:
 
     def kinetic_tensor(self) -> Tensor:
         """(3, 3) Σ p ⊗ p / m of the owned atoms, eV, on their device; its trace is twice the kinetic energy."""
-        return self.momenta.T @ (self.momenta / self.masses[:, None])
+        p = self.momenta  # no matrix product: the last bits of one depend on where in memory the rows lie
+        columns = [(p[:, a] * p[:, b] / self.masses).sum() for a, b in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))]
+        xx, yy, zz, yz, xz, xy = columns
+        return torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3)
 
     def change_lattice_vectors(self, cell: Tensor) -> None:
         """Describe the same lattice by other vectors (3, 3) Å; positions, which are unwrapped, stay."""
