@@ -15,6 +15,7 @@ from torch import Tensor
 from mdrun import cell as geometry
 from mdrun import units
 from mdrun.comm import Comm
+from mdrun.integrate.momentum import measure_flow
 from mdrun.run.simulation import Simulation
 from mdrun.state import temperature
 
@@ -30,7 +31,8 @@ class Thermo:
 
     Attributes:
         pressure_GPa, volume_A3, stress: NaN where an axis is open, since no volume bounds the matter.
-        stress: (3, 3) eV/Å³, static (no kinetic part), tensile positive, as ASE has it.
+        pressure_GPa: with the kinetic part and the forces that hold bonds.
+        stress: (3, 3) eV/Å³, static (no kinetic part), tensile positive, as ASE has it: the model's alone.
         heat_eV: what the thermostat took since the run began.
         conserved_eV: total energy and the thermostat's: constant but for the error of the time step.
     """
@@ -61,25 +63,28 @@ class Thermo:
 def measure(sim: Simulation, comm: Comm) -> Thermo:
     """Sum over ranks; a collective.
 
-    Pressure: P = (2 K + tr W) / 3 V, with W = Σ r_ij ⊗ f_ij.
+    Pressure: P = (2 K + tr W) / 3 V, with W = Σ r_ij ⊗ f_ij of the model's and the constraints' forces.
     """
     assert sim.forces.energy is not None
     virial = sim.forces.virial
-    local = torch.zeros(12, dtype=torch.float64)
+    local = torch.zeros(13, dtype=torch.float64)
     local[0] = sim.forces.energy
     local[1] = sim.state.kinetic_energy()
     local[2] = sim.integrator.heat
-    local[3:] = torch.full((9,), math.nan) if virial is None else virial.flatten()
-    potential, kinetic, heat, *rest = comm.all_sum(local).tolist()
+    local[3:12] = torch.full((9,), math.nan) if virial is None else virial.flatten()
+    if sim.motion.n_constraints:
+        local[12] = sim.motion.virial(sim.state, sim.forces.forces).trace()
+    potential, kinetic, heat, *rest, held = comm.all_sum(local).tolist()
+    drift = measure_flow(sim.state, comm).kinetic_of_drift if sim.spares_drift else 0.0
     total_virial = torch.tensor(rest, dtype=torch.float64).reshape(3, 3)
     volume = geometry.volume(sim.state.cell, sim.state.pbc)
     return Thermo(
         step=sim.step,
         time_ps=sim.step * sim.integrator.timestep / units.PS,
-        temperature_K=temperature(kinetic, sim.n_dof),
+        temperature_K=temperature(kinetic - drift, sim.n_dof),
         potential_eV=potential,
         kinetic_eV=kinetic,
-        pressure_GPa=(2 * kinetic + float(total_virial.trace())) / (3 * volume) / units.GPA,
+        pressure_GPa=(2 * kinetic + float(total_virial.trace()) + held) / (3 * volume) / units.GPA,
         volume_A3=volume,
         stress=-total_virial / volume,
         heat_eV=heat,
