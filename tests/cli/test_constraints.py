@@ -178,6 +178,13 @@ def test_bonds_under_a_barostat_are_refused(refuse):
     assert "does not go with bonds of fixed length" in refuse(water, *options)
 
 
+def test_bonds_are_not_relaxed_and_that_is_said(tmp_path):
+    atoms = pfcc(1, 1, 2)
+    atoms.set_constraint(FixBondLengths([(0, 1)]))
+    ase.io.write(tmp_path / "a.traj", atoms)
+    assert "lengths of 1 bonds, which relax can't hold" in call("relax", "a.traj", cwd=tmp_path).expect(2).err
+
+
 # Motion of the whole
 
 
