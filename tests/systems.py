@@ -18,7 +18,8 @@ from mdrun.comm import Comm
 from mdrun.decompose.migrate import pack_rows, unpack_rows
 from mdrun.domain import NOWHERE, Domain
 from mdrun.integrate.base import Integrator
-from mdrun.integrate.velocities import degrees_of_freedom, is_at_rest
+from mdrun.integrate.velocities import DegreesOfFreedom, is_at_rest
+from mdrun.integrate.verlet import FREE
 from mdrun.lanes import LANES
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.lennard_jones import make_lennard_jones
@@ -162,7 +163,9 @@ def simulate(
     domain = Domain(comm, model.cutoff, skin, check_every, backend or NumbaBackend())
     state.move_to(domain.backend.device)
     with Scope(model, domain, len(atoms)) as scope:
-        sim = Simulation(state, domain, scope, integrator, degrees_of_freedom(mobile_of_all, is_at_zero))
+        motion = getattr(integrator, "motion", FREE)
+        freedom = DegreesOfFreedom(mobile_of_all, is_at_zero, n_bonds=motion.n_constraints)
+        sim = Simulation(state, domain, scope, integrator, freedom.count, motion)
         sim.observers = [Observer(watch or max(n_steps, 1), look), *observers]
         start(sim)
         run(sim, n_steps)

@@ -37,6 +37,18 @@ def simulate(
         "Chosen by the species where they allow it.",
         SYSTEM,
     ),
+    freeze: str = _option(
+        "Atoms that never move: 0-53,60 (numbers from 0, copies of --replicate included), Cu, 'z<5 and x>=10' (Å, "
+        "positions as in the file); commas join.",
+        SYSTEM,
+        metavar="SELECTION",
+    ),
+    constrain_bonds: str = _option(
+        "Bonds that keep the length they start with: H (all of hydrogen's), or pairs of elements as in O-H,N-H; beside "
+        "those that the file fixes.",
+        SYSTEM,
+        metavar="KINDS",
+    ),
     ensemble: str = _option("nve, nvt, npt or nph.", RUN, show_default=Settings.ensemble),
     thermostat: str = _option(
         "langevin, nose-hoover, bussi, andersen or berendsen.",
@@ -68,6 +80,11 @@ def simulate(
     couple: str = _option("Two axes of --box that keep their ratio: xy, xz or yz.", RUN),
     init_temperature: float = _option(
         "Draw Maxwell-Boltzmann velocities at this temperature, K; else the file's are used.", RUN
+    ),
+    zero_momentum_every: int = _option(
+        "Steps between stops of the drift of the whole, and of its rotation where the structure is open; 0 never.",
+        RUN,
+        show_default=str(Settings.zero_momentum_every),
     ),
     timestep: float = _option("fs.", RUN, show_default=str(Settings.timestep)),
     steps: int = _option("How many; 0 evaluates once.", RUN, show_default="1000"),

@@ -13,8 +13,9 @@ from torch import Tensor
 from mdrun import units
 from mdrun.clock import timed
 from mdrun.comm import Comm
+from mdrun.integrate.momentum import measure_flow
 from mdrun.integrate.thermostats import Ramp, Thermostat, as_ramp
-from mdrun.integrate.verlet import drift, kick
+from mdrun.integrate.verlet import FREE, Motion, kick
 from mdrun.noise import normals
 from mdrun.philox import STREAM_COLLIDED, STREAM_COLLISIONS, STREAM_LANGEVIN
 from mdrun.potentials.base import Forces
@@ -33,12 +34,15 @@ class Langevin:
     needs_virial = False
     pressure = None
 
-    def __init__(self, timestep: float, temperature: Ramp | float, friction: float, seed: int) -> None:
+    def __init__(
+        self, timestep: float, temperature: Ramp | float, friction: float, seed: int, motion: Motion = FREE
+    ) -> None:
         """``friction`` γ in units of 1/time as ``timestep`` is of time."""
         self.timestep = timestep
         self.temperature = as_ramp(temperature)
         self.friction = friction
         self.seed = seed
+        self.motion = motion
         self._heat: Tensor | float = 0.0
 
     @property
@@ -48,13 +52,15 @@ class Langevin:
     @timed("integration")
     def before_forces(self, state: State, forces: Forces, step: int) -> None:
         kick(state, forces.forces, self.timestep / 2)
-        drift(state, self.timestep / 2)
+        self.motion.drift(state, self.timestep / 2)
+        self.motion.project(state)
         self._exchange_heat(state, step)
-        drift(state, self.timestep / 2)
+        self.motion.drift(state, self.timestep / 2)
 
     @timed("integration")
     def after_forces(self, state: State, forces: Forces) -> None:
         kick(state, forces.forces, self.timestep / 2)
+        self.motion.project(state)
 
     def _exchange_heat(self, state: State, step: int) -> None:
         c = math.exp(-self.friction * self.timestep)
@@ -62,6 +68,7 @@ class Langevin:
         width = torch.sqrt((1 - c * c) * units.KB * self.temperature(step) * state.masses)
         before = state.kinetic_energy()
         state.momenta.mul_(c).add_(noise * width[:, None] * state.mobile)
+        self.motion.project(state)
         self._heat = self._heat + before - state.kinetic_energy()
 
     def describe(self) -> str:
@@ -79,9 +86,15 @@ class ScaledVerlet:
     needs_virial = False
     pressure = None
 
-    def __init__(self, timestep: float, thermostat: Thermostat, n_dof: int, comm: Comm) -> None:
+    def __init__(
+        self, timestep: float, thermostat: Thermostat, n_dof: int, comm: Comm, motion: Motion = FREE,
+        spares_drift: bool = False,
+    ) -> None:  # fmt: skip
+        """``spares_drift``: momenta are scaled as seen from the centre of mass, which drifts on as it did."""
         self.timestep = timestep
         self.thermostat = thermostat
+        self.motion = motion
+        self._spares_drift = spares_drift
         self._n_dof, self._comm, self._half_step = n_dof, comm, 0
 
     @property
@@ -93,17 +106,25 @@ class ScaledVerlet:
         self._half_step = 2 * step
         self._scale(state)
         kick(state, forces.forces, self.timestep / 2)
-        drift(state, self.timestep)
+        self.motion.drift(state, self.timestep)
 
     @timed("integration")
     def after_forces(self, state: State, forces: Forces) -> None:
         kick(state, forces.forces, self.timestep / 2)
+        self.motion.project(state)
         self._half_step += 1
         self._scale(state)
 
     def _scale(self, state: State) -> None:
-        kinetic = float(self._comm.all_sum(state.kinetic_energy()))
-        state.momenta.mul_(self.thermostat.factor(kinetic, self._n_dof, self.timestep / 2, self._half_step))
+        if not self._spares_drift:
+            kinetic = float(self._comm.all_sum(state.kinetic_energy()))
+            state.momenta.mul_(self.thermostat.factor(kinetic, self._n_dof, self.timestep / 2, self._half_step))
+            return
+        flow = measure_flow(state, self._comm)
+        thermal = flow.kinetic - flow.kinetic_of_drift
+        scale = self.thermostat.factor(thermal, self._n_dof, self.timestep / 2, self._half_step)
+        velocity = flow.velocity.to(state.momenta)
+        state.momenta.mul_(scale).add_(state.masses[:, None] * velocity, alpha=1 - scale)
 
     def describe(self) -> str:
         return f"NVT, {self.thermostat.describe()}, {self.timestep / units.FS:g} fs"
@@ -112,7 +133,8 @@ class ScaledVerlet:
 class Andersen:
     """NVT: velocity Verlet, after each step of which an atom meets the bath with probability 1 - exp(-ν t).
 
-    Its momentum is then drawn anew. H. C. Andersen, J. Chem. Phys. 72 (1980) 2384, doi 10.1063/1.439486.
+    Its momentum is then drawn anew; molecules of fixed bonds meet it as one, so that what is left of the noise by their
+    constraints is Maxwell's. H. C. Andersen, J. Chem. Phys. 72 (1980) 2384, doi 10.1063/1.439486.
     """
 
     ensemble = "nvt"
@@ -120,11 +142,13 @@ class Andersen:
     needs_virial = False
     pressure = None
 
-    def __init__(self, timestep: float, temperature: Ramp | float, rate: float, seed: int) -> None:
+    def __init__(
+        self, timestep: float, temperature: Ramp | float, rate: float, seed: int, motion: Motion = FREE
+    ) -> None:
         """``rate`` ν of one atom's collisions in units of 1/time as ``timestep`` is of time."""
         self.timestep = timestep
         self.temperature = as_ramp(temperature)
-        self.rate, self.seed = rate, seed
+        self.rate, self.seed, self.motion = rate, seed, motion
         self._heat: Tensor | float = 0.0
         self._step = 0
 
@@ -136,18 +160,20 @@ class Andersen:
     def before_forces(self, state: State, forces: Forces, step: int) -> None:
         self._step = step
         kick(state, forces.forces, self.timestep / 2)
-        drift(state, self.timestep)
+        self.motion.drift(state, self.timestep)
 
     @timed("integration")
     def after_forces(self, state: State, forces: Forces) -> None:
         kick(state, forces.forces, self.timestep / 2)
+        self.motion.project(state)
         probability = torch.tensor(-math.expm1(-self.rate * self.timestep), dtype=torch.float64)
         rare = float(torch.special.ndtri(probability))  # a normal number is below it with that probability
-        meets = normals(self.seed, STREAM_COLLISIONS, self._step, state.ids)[:, :1] < rare
+        meets = normals(self.seed, STREAM_COLLISIONS, self._step, self.motion.molecules(state))[:, :1] < rare
         noise = normals(self.seed, STREAM_COLLIDED, self._step, state.ids)
         width = torch.sqrt(units.KB * self.temperature(self._step) * state.masses)
         before = state.kinetic_energy()
         state.momenta.copy_(torch.where(meets & state.mobile, noise * width[:, None], state.momenta))
+        self.motion.project(state)
         self._heat = self._heat + before - state.kinetic_energy()
 
     def describe(self) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -24,6 +27,41 @@ def is_at_rest(momenta: Tensor) -> bool:
     return bool((momenta.sum(dim=0).abs() <= AT_REST * momenta.abs().sum()).all())
 
 
+@dataclass(frozen=True)
+class DegreesOfFreedom:
+    """What the temperature counts.
+
+    Attributes:
+        mobile: (n, 3) components that may move.
+        momentum_is_zero: the total momentum stays zero. It can't where an atom is fixed.
+        n_rotations: of the whole, that stay zero likewise.
+        n_bonds: of fixed length, none of which follows from others.
+    """
+
+    mobile: Tensor
+    momentum_is_zero: bool = False
+    n_rotations: int = 0
+    n_bonds: int = 0
+
+    @property
+    def n_still(self) -> int:
+        """Motions of the whole that stay zero."""
+        return 3 + self.n_rotations if self.momentum_is_zero and bool(self.mobile.all()) else 0
+
+    @property
+    def count(self) -> int:
+        return max(int(self.mobile.sum()) - self.n_still - self.n_bonds, 0)
+
+    def __str__(self) -> str:
+        """``3N - 6 - 12 bonds``."""
+        parts = ["3N" if bool(self.mobile.all()) else "free"]
+        if self.n_still:
+            parts.append(str(self.n_still))
+        if self.n_bonds:
+            parts.append(f"{self.n_bonds} bond{'s' if self.n_bonds > 1 else ''}")
+        return " - ".join(parts)
+
+
 def degrees_of_freedom(mobile: Tensor, momentum_is_zero: bool) -> int:
     """Components that may move, less three where the total momentum is a constant and zero.
 
@@ -31,11 +69,13 @@ def degrees_of_freedom(mobile: Tensor, momentum_is_zero: bool) -> int:
         mobile: (n, 3) components that may move.
         momentum_is_zero: the ensemble conserves the total momentum, and it is zero.
     """
-    n_components = int(mobile.sum())
-    return max(n_components - 3, 0) if momentum_is_zero and bool(mobile.all()) else n_components
+    return DegreesOfFreedom(mobile, momentum_is_zero).count
 
 
-def draw_momenta(masses: Tensor, mobile: Tensor, temperature_K: float, seed: int, conserves_momentum: bool) -> Tensor:
+def draw_momenta(
+    masses: Tensor, mobile: Tensor, temperature_K: float, seed: int, conserves_momentum: bool,
+    allowed: Callable[[Tensor], Tensor] | None = None, n_dof: int | None = None,
+) -> Tensor:  # fmt: skip
     """Maxwell-Boltzmann momenta by atom id, centre of mass at rest, scaled to the exact temperature.
 
     The centre of mass is left alone where atoms are fixed (nothing keeps it at rest then) and where there is one
@@ -46,6 +86,8 @@ def draw_momenta(masses: Tensor, mobile: Tensor, temperature_K: float, seed: int
         mobile: (n, 3) components that may move.
         temperature_K: K, not negative.
         conserves_momentum: the ensemble's; it decides what the temperature counts as degrees of freedom.
+        allowed: the part of momenta (n, 3) that constraints allow, by a projection.
+        n_dof: what the temperature counts, where that is known better.
 
     Returns:
         (n, 3) sqrt(amu·eV).
@@ -60,7 +102,10 @@ def draw_momenta(masses: Tensor, mobile: Tensor, temperature_K: float, seed: int
     free = bool(mobile.all()) and len(masses) > 1
     if free:
         momenta = remove_momentum(momenta, masses)
-    n_dof = degrees_of_freedom(mobile, momentum_is_zero=free and conserves_momentum)
+    if allowed is not None:
+        momenta = allowed(momenta)
+    if n_dof is None:
+        n_dof = degrees_of_freedom(mobile, momentum_is_zero=free and conserves_momentum)
     now = temperature(float((momenta.square().sum(dim=1) / masses).sum()) / 2, n_dof)
     if now == 0:
         return momenta

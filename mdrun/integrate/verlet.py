@@ -5,6 +5,9 @@ Forces of fixed components are never applied: their momenta are zero and stay so
 
 from __future__ import annotations
 
+from typing import Protocol
+
+import torch
 from numba import njit, prange
 from torch import Tensor
 
@@ -35,6 +38,53 @@ def _drift(positions, momenta, masses, time):
             positions[i, d] += rate * momenta[i, d]
 
 
+class Motion(Protocol):
+    """How atoms move between kicks: freely, or with bonds of fixed length.
+
+    Attributes:
+        n_constraints: bonds held, in the whole system.
+    """
+
+    n_constraints: int
+
+    def drift(self, state: State, time: float) -> None:
+        """Move the atoms for a time, in place; momenta change only as constraint forces change them."""
+        ...
+
+    def project(self, state: State) -> None:
+        """Take off the momenta what the constraints forbid, after kicks and noise."""
+        ...
+
+    def virial(self, state: State, forces: Tensor) -> Tensor:
+        """(3, 3) eV, this rank's share of Σ r_ij ⊗ f_ij of the constraint forces; a collective where there are any."""
+        ...
+
+    def molecules(self, state: State) -> Tensor:
+        """(n_owned,) for each atom the id that stands for it and for those that it is tied to."""
+        ...
+
+
+class Free:
+    """Nothing is tied to anything."""
+
+    n_constraints = 0
+
+    def drift(self, state: State, time: float) -> None:
+        drift(state, time)
+
+    def project(self, state: State) -> None:
+        pass
+
+    def virial(self, state: State, forces: Tensor) -> Tensor:
+        return torch.zeros((3, 3), dtype=torch.float64)
+
+    def molecules(self, state: State) -> Tensor:
+        return state.ids
+
+
+FREE = Free()
+
+
 class VelocityVerlet:
     """NVE: exp(t/2 B) exp(t A) exp(t/2 B), A the drift and B the kick.
 
@@ -47,17 +97,19 @@ class VelocityVerlet:
     pressure = None
     heat = 0.0
 
-    def __init__(self, timestep: float) -> None:
+    def __init__(self, timestep: float, motion: Motion = FREE) -> None:
         self.timestep = timestep
+        self.motion = motion
 
     @timed("integration")
     def before_forces(self, state: State, forces: Forces, step: int) -> None:
         kick(state, forces.forces, self.timestep / 2)
-        drift(state, self.timestep)
+        self.motion.drift(state, self.timestep)
 
     @timed("integration")
     def after_forces(self, state: State, forces: Forces) -> None:
         kick(state, forces.forces, self.timestep / 2)
+        self.motion.project(state)
 
     def describe(self) -> str:
         return f"NVE, velocity Verlet, {self.timestep / units.FS:g} fs"

@@ -47,8 +47,6 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
     """Structure, model, ensemble, decomposition, output: a name and a line for each."""
     domain, settings = sim.domain, shared.settings
     fixed = f", {shared.n_fixed} fixed" if shared.n_fixed else ""
-    held = 3 * shared.n_atoms - sim.n_dof
-    counted = "free" if shared.n_fixed else {0: "3N", 3: "3N - 3"}.get(held, "free")
     plural = "s" if shared.n_atoms > 1 else ""
     lengths = " ".join(f"{v:.3f}" for v in sim.state.cell.norm(dim=1).tolist())
     angles = cell_to_cellpar(sim.state.cell.numpy())[3:] if all(shared.pbc) else np.full(3, 90.0)
@@ -61,10 +59,11 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         ("structure", f"{settings.structure}: {shared.n_atoms} atom{plural}, {shared.formula}{fixed}"),
         ("cell", f"{lengths} Å{skew}, periodic {pbc}" if any(shared.pbc) else "open"),
         ("velocities", shared.velocities),
+        *_bond_rows(shared),
         ("model", f"{sim.model.model.name} ({shared.model})"),
         ("kernels", f"{settings.backend} on {settings.device}, in {settings.precision} precision"),
         ("ensemble", f"{sim.integrator.describe()}, {settings.n_steps} steps"),
-        ("temperature", f"counts {sim.n_dof} degrees of freedom ({counted})"),
+        ("temperature", f"counts {sim.n_dof} degrees of freedom ({shared.counted})"),
         (
             "decomposition",
             f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {each} atoms each, "
@@ -72,6 +71,16 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         ),
         ("output", str(directory)),
     ]
+
+
+def _bond_rows(shared: Shared) -> list[tuple[str, str]]:
+    bonds = shared.bonds
+    if not len(bonds):
+        return []
+    sizes = np.diff(bonds.starts)
+    largest = f"up to {sizes.max()}" if sizes.min() < sizes.max() else f"{sizes.max()}"
+    text = f"{len(bonds)} of fixed length, {largest} in each of {len(sizes)} molecule{'s' if len(sizes) > 1 else ''}"
+    return [("bonds", text)]
 
 
 def show_end(console: Console, outcome: Outcome) -> None:

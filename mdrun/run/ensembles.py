@@ -9,11 +9,12 @@ from mdrun.comm import Comm
 from mdrun.errors import InputError
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.cell_motion import CellMotion, cell_motion
+from mdrun.integrate.momentum import Stopping, rotation_axes
 from mdrun.integrate.mtk import MTK
 from mdrun.integrate.nvt import Andersen, Langevin, ScaledVerlet
 from mdrun.integrate.rescaling import CellRescaling
 from mdrun.integrate.thermostats import Berendsen, Bussi, NoseHooverChain, Ramp, Thermostat
-from mdrun.integrate.verlet import VelocityVerlet
+from mdrun.integrate.verlet import FREE, Motion, VelocityVerlet
 from mdrun.run import ensemble_options as options
 from mdrun.run.settings import Settings
 from mdrun.state import State
@@ -24,28 +25,45 @@ def conserves_momentum(settings: Settings) -> bool:
     return options.thermostat_of(settings) not in options.KICKING
 
 
-def make_integrator(settings: Settings, n_dof: int, comm: Comm, state: State) -> Integrator:
+def refuse_bonds_under_pressure(settings: Settings, n_bonds: int) -> None:
+    """
+    Raises:
+        InputError: bonds are to keep their length while a barostat would strain them with the cell.
+    """
+    if n_bonds and options.has_barostat(settings):
+        raise InputError(
+            f"--ensemble {settings.ensemble} does not go with bonds of fixed length, of which there are {n_bonds}: the "
+            "barostats strain them with the cell. Use --ensemble nvt or nve, or free the bonds."
+        )
+
+
+def make_integrator(
+    settings: Settings, n_dof: int, comm: Comm, state: State, motion: Motion = FREE, spares_drift: bool = False
+) -> Integrator:
     """The integrator of an ensemble.
 
     Args:
-        state: its cell and periodic axes say how a barostat may move it.
+        state: its cell and periodic axes say how a barostat may move it, and what of its rotation is conserved.
+        motion: free, or with bonds of fixed length.
+        spares_drift: the thermostat leaves the motion of the centre of mass alone.
 
     Raises:
         InputError: the cell can't move as asked for.
     """
     timestep, barostat = settings.timestep * units.FS, options.barostat_of(settings)
     if barostat is None:
-        return _at_constant_volume(settings, n_dof, comm)
-    motion, pressure = motion_of_cell(settings, n_dof, state), pressure_tensor(settings)
+        return _at_constant_volume(settings, n_dof, comm, state, motion, spares_drift)
+    strains, pressure = motion_of_cell(settings, n_dof, state), pressure_tensor(settings)
     period = (settings.barostat_time or options.BAROSTAT_TIME) * units.FS
     temperature = _ramp(settings)
     if barostat == "mtk":
         thermostat = _scaling_thermostat(settings) if settings.ensemble == "npt" else None
-        return MTK(timestep, motion, pressure, period, n_dof, comm, thermostat, temperature)
+        mtk = MTK(timestep, strains, pressure, period, n_dof, comm, thermostat, temperature)
+        return _stopping(mtk, settings, comm, state)
     compressibility = (settings.compressibility or options.COMPRESSIBILITY) / units.GPA
-    inner = _at_constant_volume(settings, n_dof, comm)
+    inner = _at_constant_volume(settings, n_dof, comm, state)
     noise = temperature if barostat == "stochastic" else None
-    return CellRescaling(inner, motion, pressure, period, compressibility, comm, noise, settings.seed or 0)
+    return CellRescaling(inner, strains, pressure, period, compressibility, comm, noise, settings.seed or 0)
 
 
 def motion_of_cell(settings: Settings, n_dof: int, state: State) -> CellMotion:
@@ -65,16 +83,27 @@ def motion_of_cell(settings: Settings, n_dof: int, state: State) -> CellMotion:
     return motion
 
 
-def _at_constant_volume(settings: Settings, n_dof: int, comm: Comm) -> Integrator:
+def _stopping(inner: Integrator, settings: Settings, comm: Comm, state: State) -> Integrator:
+    """With the motion of the whole taken off at intervals, where that was asked for and there is more than one atom."""
+    every = settings.zero_momentum_every
+    if every == 0 or state.n_total == 1:
+        return inner
+    return Stopping(inner, every, rotation_axes(state.cell, state.pbc), comm)
+
+
+def _at_constant_volume(
+    settings: Settings, n_dof: int, comm: Comm, state: State, motion: Motion = FREE, spares_drift: bool = False
+) -> Integrator:
     timestep, seed, thermostat = settings.timestep * units.FS, settings.seed or 0, options.thermostat_of(settings)
     temperature = _ramp(settings)
     if temperature is None:
-        return VelocityVerlet(timestep)
+        return _stopping(VelocityVerlet(timestep, motion), settings, comm, state)
     if thermostat in options.SCALING:
-        return ScaledVerlet(timestep, _scaling_thermostat(settings), n_dof, comm)
+        scaled = ScaledVerlet(timestep, _scaling_thermostat(settings), n_dof, comm, motion, spares_drift)
+        return _stopping(scaled, settings, comm, state)
     friction = (options.FRICTION if settings.friction is None else settings.friction) / units.PS
     kind = Langevin if thermostat == "langevin" else Andersen
-    return kind(timestep, temperature, friction, seed)
+    return _stopping(kind(timestep, temperature, friction, seed, motion), settings, comm, state)
 
 
 def _scaling_thermostat(settings: Settings) -> Thermostat:

@@ -13,6 +13,8 @@ from mdrun import __version__
 from mdrun.comm import Comm
 from mdrun.errors import EXIT_OK
 from mdrun.integrate.base import Integrator
+from mdrun.integrate.constraints import Constrained
+from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.checkpoint import CheckpointFile
@@ -106,7 +108,9 @@ class Job:
         rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         with Scope(model, domain, shared.n_atoms) as scope:
-            sim = Simulation(state, domain, scope, self._integrator(shared, state), shared.n_dof)
+            motion = Constrained(shared.bonds, comm) if len(shared.bonds) else FREE
+            integrator = self._integrator(shared, state, motion)
+            sim = Simulation(state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift)
             self.sim = sim
             thermometer = Thermometer(comm)
             sim.observers = self._observers(shared.settings, template, thermometer)
@@ -125,8 +129,8 @@ class Job:
     def _read(self) -> tuple[Shared, State, Structure]:
         return read_input(self.settings)
 
-    def _integrator(self, shared: Shared, state: State) -> Integrator:
-        return make_integrator(shared.settings, shared.n_dof, self.comm, state)
+    def _integrator(self, shared: Shared, state: State, motion: Motion) -> Integrator:
+        return make_integrator(shared.settings, shared.n_dof, self.comm, state, motion, shared.spares_drift)
 
     def _file(self, name: str) -> Path | None:
         """In the run directory; None on ranks that don't write."""

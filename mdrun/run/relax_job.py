@@ -10,6 +10,7 @@ import torch
 from mdrun import units
 from mdrun.comm import Comm
 from mdrun.errors import EXIT_OK, EXIT_STOPPED, InputError
+from mdrun.integrate.verlet import Motion
 from mdrun.optimize.landscape import Landscape, Point
 from mdrun.optimize.straining import Straining, make_straining
 from mdrun.run.directory import RANKS, RELAXED, THERMO, TRAJECTORY
@@ -44,10 +45,15 @@ class RelaxJob(Job):
             notes = (*notes, "the file's velocities are left out: what is relaxed is at rest")
         if not bool(state.mobile.any()):
             raise InputError(f"every atom of {shared.settings.structure} is fixed: there is nothing to relax.")
+        if len(shared.bonds):
+            raise InputError(
+                f"{shared.settings.structure} fixes the lengths of {len(shared.bonds)} bonds, which relax can't hold. "
+                "Remove that constraint from the file."
+            )
         self._straining = straining_of(shared, state)
         return replace(shared, velocities="none", notes=notes), state, structure
 
-    def _integrator(self, shared: Shared, state: State) -> Relaxation:
+    def _integrator(self, shared: Shared, state: State, motion: Motion) -> Relaxation:
         assert isinstance(shared.settings, RelaxSettings)
         straining = self.comm.broadcast(self._straining)  # the same to the last bit
         self._relaxation = make_relaxation(shared.settings, Landscape(self.comm, straining))

@@ -30,11 +30,14 @@ class Settings(EnsembleOptions):
     index: int | None = None
     replicate: tuple[int, int, int] = (1, 1, 1)
     species: str | None = None
+    freeze: str | None = None
+    constrain_bonds: str | None = None
     model: str | None = None
     timestep: float = 1.0
     steps: int | None = None
     time: float | None = None
     init_temperature: float | None = None
+    zero_momentum_every: int = 0
     seed: int | None = None
     out: str | None = None
     overwrite: bool = False
@@ -83,7 +86,7 @@ class Settings(EnsembleOptions):
         refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
         refuse(not 0 <= self.skin < INFINITY, "skin", self.skin, "a length in Å not below 0")
         refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
-        for name in ("log_every", "trajectory_every", "checkpoint_every"):
+        for name in ("log_every", "trajectory_every", "checkpoint_every", "zero_momentum_every"):
             every = getattr(self, name)
             refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
         refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")

@@ -16,25 +16,29 @@ from mdrun.comm import Comm
 from mdrun.compiler import why_eager
 from mdrun.domain import Domain
 from mdrun.errors import InputError
-from mdrun.integrate.velocities import degrees_of_freedom, draw_momenta, is_at_rest
+from mdrun.integrate.bonds import Bonds
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import default_model, load_model, without_precision
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.ensemble_options import has_barostat
-from mdrun.run.ensembles import conserves_momentum, motion_of_cell, warnings
+from mdrun.run.ensembles import motion_of_cell, warnings
 from mdrun.run.settings import Settings
+from mdrun.run.starting import give_velocities
 from mdrun.state import FIELDS, State
 from mdrun.structures import Structure, load_structure
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What rank 0 learned from the input and every rank needs; small, whatever the number of atoms.
+    """What rank 0 learned from the input and every rank needs; but for bonds small, whatever the number of atoms.
 
     Attributes:
         settings: with the model, the seed, device, backend and precision filled in.
+        counted: what ``n_dof`` counts, in words.
+        spares_drift: the thermostat leaves the motion of the centre of mass alone, and no temperature counts it.
+        bonds: of fixed length, of the whole system.
         notes: things to tell the user once.
     """
 
@@ -46,6 +50,9 @@ class Shared:
     n_atoms: int
     n_fixed: int
     n_dof: int
+    counted: str
+    spares_drift: bool
+    bonds: Bonds
     velocities: str
     notes: tuple[str, ...]
 
@@ -77,6 +84,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         index=settings.index,
         replicate=settings.replicate,
         species=settings.species.split(",") if settings.species else None,
+        freeze=settings.freeze,
+        constrain_bonds=settings.constrain_bonds,
     )
     notes = [*structure.notes]
     numbers = structure.species
@@ -95,9 +104,11 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         notes.append(f"--precision {settings.precision} changes nothing for {', '.join(deaf)}: no attribute precision")
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
-    state, velocities, n_dof = _first_state(structure, settings)
+    state = _first_state(structure)
+    start = give_velocities(state, structure, settings)
+    notes += start.notes
     if has_barostat(settings):
-        motion_of_cell(settings, n_dof, state)  # tells what is wrong with it before any work
+        motion_of_cell(settings, start.freedom.count, state)  # tells what is wrong with it before any work
     notes += warnings(settings, is_still=not bool(state.momenta.any()))
     n_fixed = int((~structure.mobile).all(axis=1).sum())
     shared = Shared(
@@ -108,8 +119,11 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         formula=structure.formula,
         n_atoms=structure.n_atoms,
         n_fixed=n_fixed,
-        n_dof=n_dof,
-        velocities=velocities,
+        n_dof=start.freedom.count,
+        counted=str(start.freedom),
+        spares_drift=start.spares_drift,
+        bonds=start.bonds,
+        velocities=start.velocities,
         notes=tuple(notes),
     )
     return shared, state, structure
@@ -137,40 +151,22 @@ def _where(numbers: np.ndarray, missing: tuple[int, ...]) -> str:
     return f" (atom{'s' if len(rows) > 1 else ''} {listed})"
 
 
-def _first_state(structure: Structure, settings: Settings) -> tuple[State, str, int]:
-    """All atoms in file order, where their velocities come from, and the degrees of freedom."""
+def _first_state(structure: Structure) -> State:
+    """All atoms in file order, at rest."""
     atoms = structure.atoms
-    masses = torch.from_numpy(np.array(structure.masses, dtype=np.float64))
-    mobile = torch.from_numpy(np.array(structure.mobile, dtype=bool))
-    keeps_momentum = conserves_momentum(settings)
-    if settings.init_temperature is not None:
-        assert settings.seed is not None
-        momenta = draw_momenta(masses, mobile, settings.init_temperature, settings.seed, keeps_momentum)
-        source = f"drawn at {settings.init_temperature:g} K, seed {settings.seed}"
-        if structure.has_velocities:
-            source += ", in place of the file's"
-    elif structure.has_velocities:
-        momenta = torch.from_numpy(np.array(atoms.get_momenta(), dtype=np.float64)) * mobile
-        source = "from the file"
-    else:
-        momenta = torch.zeros((structure.n_atoms, 3), dtype=torch.float64)
-        source = "none in the file: at rest (--init-temperature draws them)"
-    at_rest = len(masses) > 1 and is_at_rest(momenta)
-    n_dof = degrees_of_freedom(mobile, momentum_is_zero=keeps_momentum and at_rest)
-    state = State(
+    return State(
         cell=torch.from_numpy(np.array(atoms.cell.array, dtype=np.float64)),
         pbc=(bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])),
         numbers=structure.species,
         ids=torch.arange(structure.n_atoms),
         types=torch.from_numpy(np.searchsorted(structure.species, atoms.numbers).astype(np.int32)),
         charges=torch.from_numpy(np.array(structure.charges, dtype=np.float64)),
-        masses=masses,
-        mobile=mobile,
+        masses=torch.from_numpy(np.array(structure.masses, dtype=np.float64)),
+        mobile=torch.from_numpy(np.array(structure.mobile, dtype=bool)),
         positions=torch.from_numpy(np.array(atoms.positions, dtype=np.float64)),
-        momenta=momenta,
+        momenta=torch.zeros((structure.n_atoms, 3), dtype=torch.float64),
         n_total=structure.n_atoms,
     )
-    return state, source, n_dof
 
 
 def empty_state(shared: Shared) -> State:

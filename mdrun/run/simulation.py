@@ -10,6 +10,7 @@ from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
 from mdrun.errors import MdrunError, SimulationError
 from mdrun.integrate.base import Integrator
+from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.base import Forces
 from mdrun.scope import Scope
 from mdrun.state import State
@@ -38,6 +39,8 @@ class Simulation:
 
     Attributes:
         n_dof: degrees of freedom that the temperature counts.
+        motion: free, or with constraints, whose forces count in the pressure.
+        spares_drift: the temperature is that of the motion about the centre of mass.
         forces: at the present positions, with energy and virial on the steps that an observer needs them.
     """
 
@@ -46,6 +49,8 @@ class Simulation:
     model: Scope
     integrator: Integrator
     n_dof: int
+    motion: Motion = FREE
+    spares_drift: bool = False
     observers: Sequence[Observer] = ()
     step: int = 0
     forces: Forces = field(init=False)

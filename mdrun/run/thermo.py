@@ -15,6 +15,7 @@ from torch import Tensor
 from mdrun import cell as geometry
 from mdrun import units
 from mdrun.comm import Comm
+from mdrun.integrate.momentum import measure_flow
 from mdrun.run.simulation import Simulation
 from mdrun.state import temperature
 
@@ -36,9 +37,10 @@ class Thermo:
     that an open axis has a part in.
 
     Attributes:
-        pressure_tensor: the numbers of ``TENSOR``; with the kinetic part, positive where the system pushes outwards.
+        pressure_tensor: the numbers of ``TENSOR``; with the kinetic part and the forces that hold bonds, positive where
+            the system pushes outwards.
         cell_parameters: the numbers of ``CELL``, as ASE counts angles.
-        stress: (3, 3) eV/Å³, static (no kinetic part), tensile positive, as ASE has it.
+        stress: (3, 3) eV/Å³, static (no kinetic part), tensile positive, as ASE has it: the model's alone.
         heat_eV: what the thermostat took since the run began.
         target_GPa: the barostat's pressure, None without one.
         conserved_eV: total energy and the thermostat's: constant but for the error of the time step.
@@ -83,27 +85,30 @@ class Thermo:
 def measure(sim: Simulation, comm: Comm) -> Thermo:
     """Sum over ranks; a collective.
 
-    Pressure: P = (Σ p⊗p/m + W) / V, with W = Σ r_ij ⊗ f_ij.
+    Pressure: P = (Σ p⊗p/m + W) / V, with W = Σ r_ij ⊗ f_ij of the model's and the constraints' forces.
     """
     assert sim.forces.energy is not None
     state, virial = sim.state, sim.forces.virial
-    local = torch.zeros(21, dtype=torch.float64)
+    local = torch.zeros(30, dtype=torch.float64)
     local[0] = sim.forces.energy
     local[1] = sim.integrator.heat
     local[2] = state.masses.sum()
     local[3:12] = state.kinetic_tensor().flatten()
-    local[12:] = torch.full((9,), math.nan) if virial is None else virial.flatten()
+    local[12:21] = torch.full((9,), math.nan) if virial is None else virial.flatten()
+    if sim.motion.n_constraints:
+        local[21:] = sim.motion.virial(state, sim.forces.forces).flatten()
     total = comm.all_sum(local)
     potential, heat, mass = total[:3].tolist()
-    twice_kinetic, total_virial = total[3:].reshape(2, 3, 3)
+    twice_kinetic, total_virial, held = total[3:].reshape(3, 3, 3)
     kinetic = float(twice_kinetic.trace()) / 2
+    drift = measure_flow(state, comm).kinetic_of_drift if sim.spares_drift else 0.0
     volume = geometry.volume(state.cell, state.pbc)
-    pressures = (twice_kinetic + total_virial) / volume / units.GPA
+    pressures = (twice_kinetic + total_virial + held) / volume / units.GPA
     target = sim.integrator.pressure
     return Thermo(
         step=sim.step,
         time_ps=sim.step * sim.integrator.timestep / units.PS,
-        temperature_K=temperature(kinetic, sim.n_dof),
+        temperature_K=temperature(kinetic - drift, sim.n_dof),
         potential_eV=potential,
         kinetic_eV=kinetic,
         volume_A3=volume,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mdrun.errors import InputError
+from mdrun.integrate.bonds import Bonds, replicated
 from mdrun.structures.readers import read_frame
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Structure:
         masses: (n,) amu.
         charges: (n,) e.
         mobile: (n, 3) components that may move.
+        bonds: of fixed length.
         has_velocities: the file gave momenta.
         notes: what the user should hear once.
     """
@@ -45,6 +47,7 @@ class Structure:
     masses: np.ndarray
     charges: np.ndarray
     mobile: np.ndarray
+    bonds: Bonds
     has_velocities: bool
     notes: tuple[str, ...]
 
@@ -70,6 +73,8 @@ def load_structure(
     index: int | None = None,
     replicate: Sequence[int] = (1, 1, 1),
     species: Sequence[str] | None = None,
+    freeze: str | None = None,
+    constrain_bonds: str | None = None,
 ) -> Structure:
     """Read one frame of a structure file and refuse it unless a simulation can start from it.
 
@@ -79,12 +84,16 @@ def load_structure(
         index: frame, negative from the end; the last one where None.
         replicate: copies along each axis, 1 along open ones. Every copy gets the same momenta.
         species: elements of types 1, 2, .. in a LAMMPS file that does not say them.
+        freeze: atoms to fix beside those that the file fixes, of all copies; see ``mdrun.structures.selection``.
+        constrain_bonds: kinds of bonds that keep their length beside those that the file names.
 
     Raises:
         InputError: in one paragraph with file, atom and value.
     """
     # Numba and torch come with the checks; whoever only imports this module does not wait for them.
     from mdrun.structures import checks
+    from mdrun.structures.bonds import bonds_of_file, bonds_of_kinds, merged
+    from mdrun.structures.selection import select
 
     path = os.fspath(path)
     copies = _copies(replicate)
@@ -107,7 +116,9 @@ def load_structure(
     checks.check_masses(atoms, masses, place)
     checks.check_cell(atoms.cell.array, atoms.pbc, place)
     mobile = _mobile(atoms, place)
-    notes += _rest_the_fixed(atoms, mobile, place)
+    bonds = bonds_of_file(atoms, place)
+    if constrain_bonds is not None:
+        bonds = merged(bonds, bonds_of_kinds(atoms, constrain_bonds, place))
     notes += checks.check_overlaps(atoms, place)
 
     for axis, n in enumerate(copies):
@@ -118,11 +129,15 @@ def load_structure(
         raise InputError(f"--replicate: {len(atoms) * n_copies} atoms are more than {MOST_ATOMS}.")
     atoms.set_constraint()
     if n_copies > 1:
+        bonds = replicated(bonds, len(atoms), copies)
         atoms *= copies
     masses, charges = np.tile(masses, n_copies), np.tile(charges, n_copies)
     mobile = np.tile(mobile, (n_copies, 1))
+    if freeze is not None:
+        mobile[select(freeze, atoms, "--freeze")] = False
+    notes += _rest_the_fixed(atoms, mobile, place)
     atoms.set_constraint(_constraints(mobile))
-    return Structure(path, atoms, masses, charges, mobile, "momenta" in atoms.arrays, tuple(notes))
+    return Structure(path, atoms, masses, charges, mobile, bonds, "momenta" in atoms.arrays, tuple(notes))
 
 
 def _copies(replicate: Sequence[int]) -> tuple[int, int, int]:
@@ -175,10 +190,12 @@ def _mobile(atoms: Atoms, place: Place) -> np.ndarray:
     Raises:
         InputError: a constraint that does not fix Cartesian components.
     """
-    from ase.constraints import FixAtoms, FixCartesian, FixScaled
+    from ase.constraints import FixAtoms, FixBondLengths, FixCartesian, FixScaled
 
     mobile = np.ones((len(atoms), 3), dtype=bool)
     for constraint in atoms.constraints:
+        if isinstance(constraint, FixBondLengths):
+            continue
         if isinstance(constraint, FixAtoms):
             fixed = np.ones(3, dtype=bool)
         elif isinstance(constraint, FixCartesian):
@@ -187,8 +204,8 @@ def _mobile(atoms: Atoms, place: Place) -> np.ndarray:
             fixed = _fixed_components(atoms.cell.array, np.asarray(constraint.mask, dtype=bool), place)
         else:
             raise InputError(
-                f"{place} has a constraint of the kind {type(constraint).__name__}; only fixed atoms and fixed "
-                "Cartesian components are supported. Remove it from the file."
+                f"{place} has a constraint of the kind {type(constraint).__name__}; only fixed atoms, fixed "
+                "Cartesian components and fixed bond lengths are supported. Remove it from the file."
             )
         rows = np.asarray(constraint.index)
         if not ((rows >= 0) & (rows < len(atoms))).all():

@@ -11,7 +11,7 @@ import pytest
 from ase import Atoms
 from ase.build import bulk
 from ase.calculators.singlepoint import SinglePointCalculator
-from ase.constraints import FixAtoms, FixBondLengths, FixCartesian, FixScaled
+from ase.constraints import FixAtoms, FixCartesian, FixLinearTriatomic, FixScaled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -219,9 +219,9 @@ def test_constraints_of_a_trajectory_are_honoured_and_other_kinds_refused(tmp_pa
     atoms.set_constraint([FixAtoms([0]), *partly])
     ase.io.write(path, atoms)
     assert load_structure(path).mobile.tolist() == [[False] * 3, [True, False, True], [False, False, True], [True] * 3]
-    atoms.set_constraint(FixBondLengths([(0, 1)]))
+    atoms.set_constraint(FixLinearTriatomic([(0, 1, 2)]))
     ase.io.write(path, atoms)
-    assert "FixBondLengths" in refusal(path)
+    assert "FixLinearTriatomic" in refusal(path)
     atoms.set_constraint(FixAtoms([99]))
     ase.io.write(path, atoms)
     assert "does not have" in refusal(path)

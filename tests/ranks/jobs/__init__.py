@@ -9,6 +9,7 @@ import numpy as np
 
 from mdrun.comm import Comm
 from tests.ranks.jobs import (
+    bonds,
     charges,
     dynamics,
     halo,
@@ -47,6 +48,7 @@ JOBS: dict[str, Job] = {
     "users": users.compute,
     "halo": halo.compute,
     "charges": charges.compute,
+    "bonds": bonds.compute,
     "rebuilds": rebuilds.compute,
     "pressure": pressure.compute,
     "relaxing": relaxing.compute,
@@ -60,4 +62,4 @@ ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds")
 def jobs_on(n_ranks: int) -> str:
     """What is worth computing on so many ranks."""
     more = {3: ("pressure",), 5: ()}.get(n_ranks, ("pressure", "casebook", "langevin", "users"))
-    return ",".join((*ALWAYS, *more, *(["relaxing"] if n_ranks <= 3 else [])))
+    return ",".join((*ALWAYS, *more, *(["relaxing", "bonds"] if n_ranks <= 3 else [])))
