@@ -353,6 +353,26 @@ def _letter_layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor
     return body.to(device), head.to(device)
 
 
+def meeting_place(n_ranks: int) -> tuple[Any, list[dict[str, str]]]:
+    """Where ranks that this process starts on its host can meet, as under torchrun.
+
+    Returns:
+        What must be kept for as long as they live, and the environment variables of each of them.
+    """
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # a port that is free for certain
+    common = {
+        "WORLD_SIZE": str(n_ranks),
+        "LOCAL_WORLD_SIZE": str(n_ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    return store, [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(n_ranks)]
+
+
 def open_comm(timeout_s: float = 600.0) -> Comm:
     """The communicator that the launcher asks for: torchrun's or srun's variables, or a single process.
 

@@ -24,6 +24,7 @@ LAYERS = (
     "integrate optimize",
     "structures",
     "run",
+    "validate",
     "report",
     "cli __main__",
 )

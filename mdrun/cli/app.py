@@ -11,6 +11,7 @@ import typer
 from mdrun import __version__
 from mdrun.cli.relax import relax
 from mdrun.cli.simulate import simulate
+from mdrun.cli.validate import validate
 from mdrun.launch import launch_environment
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(simulate)
 app.command()(relax)
+app.command()(validate)
 
 
 def _show_version(wanted: bool) -> None:

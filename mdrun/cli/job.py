@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mdrun.errors import InputError
 from mdrun.run.settings import Settings, make_settings, read_config
 
-if TYPE_CHECKING:
-    from mdrun.report.live import Reporter
-    from mdrun.run.job import Job
-
-Load = Callable[[], "tuple[type[Job], type[Reporter]]"]
+Load = Callable[[], tuple[Callable[..., Any], Callable[[int], Any]]]  # what makes a job, and a reporter for a rank
 
 
 def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings], load: Load) -> int:

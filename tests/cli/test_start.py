@@ -20,7 +20,9 @@ print("loaded", *sorted(sys.modules))
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["simulate", "--help"], ["relax", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["simulate", "--help"], ["relax", "--help"], ["validate", "--help"], ["--version"]]
+)
 def test_help_loads_nothing_heavy(words):
     ended = Program(sys.executable, "-c", LOADED, *words).wait().expect(0)
     loaded = set(ended.out.split("loaded", 1)[1].split())

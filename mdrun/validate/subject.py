@@ -1,0 +1,133 @@
+"""What is put to the test: a model, a state to start from, and the ranks that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mdrun.backends.base import Backend
+from mdrun.comm import Comm
+from mdrun.domain import Domain
+from mdrun.potentials.base import ForceModel, Forces
+from mdrun.potentials.precision import DOUBLE
+from mdrun.potentials.registry import load_model
+from mdrun.run.ensembles import make_integrator
+from mdrun.run.settings import Settings
+from mdrun.run.setup import make_domain
+from mdrun.run.simulation import Observer, Simulation, start
+from mdrun.scope import Scope
+from mdrun.state import FIELDS, State
+
+# What settings must change to for no bath to be left.
+CONSTANT_ENERGY = {"ensemble": "nve"} | dict.fromkeys(
+    (
+        "thermostat", "temperature", "thermostat_time", "friction", "barostat", "pressure", "barostat_time",
+        "compressibility", "box", "couple",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One configuration with its momenta. Every check works on copies, so that all start from the same.
+
+    Attributes:
+        state: this rank's atoms.
+    """
+
+    comm: Comm
+    settings: Settings
+    backend: Backend
+    model: ForceModel
+    state: State
+    n_dof: int
+
+    @property
+    def precision(self) -> str:
+        assert self.settings.precision is not None
+        return self.settings.precision
+
+    @property
+    def seed(self) -> int:
+        assert self.settings.seed is not None
+        return self.settings.seed
+
+    def in_double(self) -> Subject:
+        """The same with the model in double precision: what differences of its energy are taken of."""
+        if self.precision == DOUBLE.name:
+            return self
+        assert self.settings.model is not None
+        model = load_model(self.settings.model, self.state.numbers, DOUBLE.name, self.backend.name)
+        return replace(self, settings=replace(self.settings, precision=DOUBLE.name), model=model)
+
+    @contextmanager
+    def evaluator(self) -> Iterator[Evaluator]:
+        """For forces and energies near the configuration."""
+        domain = make_domain(replace(self.settings, check_every=1), self.model.cutoff, self.comm, self.backend)
+        with Scope(self.model, domain, self.state.n_total) as scope:
+            yield Evaluator(copy_of(self.state), domain, scope)
+
+    @contextmanager
+    def simulation(self, *observers: Observer, **changes: object) -> Iterator[Simulation]:
+        """A run from the configuration, at its step 0, with some settings changed."""
+        settings = replace(self.settings, **changes)  # type: ignore[arg-type]
+        domain = make_domain(settings, self.model.cutoff, self.comm, self.backend)
+        with Scope(self.model, domain, self.state.n_total) as scope:
+            state = copy_of(self.state)
+            integrator = make_integrator(settings, self.n_dof, self.comm, state)
+            sim = Simulation(state, domain, scope, integrator, self.n_dof, observers)
+            start(sim)
+            yield sim
+
+
+def copy_of(state: State) -> State:
+    """The same atoms in tensors of their own."""
+    return replace(state, cell=state.cell.clone(), **{f.name: getattr(state, f.name).clone() for f in FIELDS})
+
+
+@dataclass
+class Totals:
+    """Sums over all ranks; NaN where the model does not tell. ``forces`` (n_owned, 3) are this rank's."""
+
+    energy: float
+    virial: Tensor
+    forces: Tensor
+
+
+@dataclass
+class Evaluator:
+    """Evaluates a state that its owner may move."""
+
+    state: State
+    domain: Domain
+    scope: Scope
+
+    def __call__(self) -> Totals:
+        """Energy, virial and forces of the state as it is now; a collective."""
+        found = self.forces(totals=True)
+        local = torch.full((10,), torch.nan, dtype=torch.float64)
+        if found.energy is not None:
+            local[0] = found.energy
+        if found.virial is not None:
+            local[1:] = found.virial.detach().flatten()
+        energy, *virial = self.domain.comm.all_sum(local).tolist()
+        return Totals(energy, torch.tensor(virial, dtype=torch.float64).reshape(3, 3), found.forces)
+
+    def forces(self, totals: bool = False) -> Forces:
+        """This rank's share alone."""
+        self.domain.follow(self.state)
+        found = self.scope(self.domain, totals)
+        if self.domain.backend.looks_late:
+            self.scope.look_back()
+            self.domain.look_back(self.state)
+        return found
+
+    def rows_of(self, ids: Tensor) -> Tensor:
+        """(n,) row of each id that this rank owns now, -1 for the others."""
+        here = self.state.ids[None, :] == ids.to(self.state.ids)[:, None]
+        found = here.any(dim=1)
+        return torch.where(found, here.byte().argmax(dim=1) if here.shape[1] else found.long(), -1)
