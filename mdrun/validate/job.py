@@ -93,6 +93,11 @@ class Validation:
         shared, state, notes = None, None, list[str]()
         if is_writer:
             shared, state, notes = read_start(self.settings)
+            if len(shared.bonds) or shared.spares_drift or shared.settings.zero_momentum_every:
+                raise InputError(
+                    "validate does not hold bonds, nor what the motion of the whole takes from the temperature, yet: "
+                    "leave these options out, or give a structure whose total momentum is zero."
+                )
             claim(self.path.parent)
         shared, notes = self.comm.broadcast((shared, notes))
         self._shared = shared

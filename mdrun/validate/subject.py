@@ -79,7 +79,7 @@ class Subject:
         with Scope(self.model, domain, self.state.n_total) as scope:
             state = copy_of(self.state)
             integrator = make_integrator(settings, self.n_dof, self.comm, state)
-            sim = Simulation(state, domain, scope, integrator, self.n_dof, observers)
+            sim = Simulation(state, domain, scope, integrator, self.n_dof, observers=observers)
             start(sim)
             yield sim
 
