@@ -147,3 +147,9 @@ def deformation(before: Tensor, now: Tensor) -> Tensor:
 def smallest_stretch(deformation: Tensor) -> float:
     """How much the deformation shortens the vector that it shortens most; 1 where nothing is strained."""
     return float(torch.linalg.svdvals(deformation)[-1])
+
+
+def mapped(rows: Tensor, matrix: Tensor) -> Tensor:
+    """(n, 3) rows @ matrix, (3, 3), with the same bits wherever in memory the rows lie; a library's product has not."""
+    m = matrix.to(rows)
+    return rows[:, :1] * m[0] + rows[:, 1:2] * m[1] + rows[:, 2:] * m[2]

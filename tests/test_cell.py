@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mdrun import cell as geometry
+from mdrun.state import State
 
 ALL_PBC = list(itertools.product([False, True], repeat=3))
 COMPONENTS = st.floats(-20, 20)
@@ -120,3 +122,21 @@ def test_no_vector_is_shortened_more_than_the_smallest_stretch(strain):
 def test_nothing_is_shortened_without_strain():
     assert geometry.smallest_stretch(torch.eye(3, dtype=torch.float64)) == pytest.approx(1, abs=1e-15)
     assert geometry.smallest_stretch(0.9 * torch.eye(3, dtype=torch.float64)) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("n", [1, 5, 64, 1001])
+def test_products_have_the_same_bits_wherever_the_rows_lie(n):
+    """A library's product of matrices has not, and a run would then not repeat itself."""
+    rng = np.random.default_rng(n)
+    rows, matrix = rng.standard_normal((n, 3)), torch.from_numpy(rng.standard_normal((3, 3)))
+    memory, found, tensors = np.empty(3 * n + 8), [], []
+    for offset in range(8):
+        place = memory[offset : offset + 3 * n].reshape(n, 3)
+        place[:] = rows
+        found.append(geometry.mapped(torch.from_numpy(place), matrix).numpy().tobytes())
+        state = SimpleNamespace(momenta=torch.from_numpy(place), masses=torch.ones(n, dtype=torch.float64))
+        tensors.append(State.kinetic_tensor(state).numpy().tobytes())
+    assert len(set(found)) == 1
+    assert len(set(tensors)) == 1
+    np.testing.assert_allclose(np.frombuffer(found[0]).reshape(n, 3), rows @ matrix.numpy(), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(np.frombuffer(tensors[0]).reshape(3, 3), rows.T @ rows, rtol=1e-12, atol=1e-12)

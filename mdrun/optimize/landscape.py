@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mdrun import cell as geometry
 from mdrun.comm import Comm
 from mdrun.errors import InputError
 from mdrun.optimize.straining import Straining, exponential
@@ -59,7 +60,7 @@ class Vectors:
         """Σ_v coefficients_v · vector_v."""
         c = torch.from_numpy(coefficients)
         spread = torch.kron(c[:, None], torch.eye(3, dtype=c.dtype)).to(self.rows)  # one product, rows as they lie
-        return Vector(self.rows.flatten(1) @ spread, c @ self.cell)
+        return Vector(self.rows.flatten(1) @ spread, (c[:, None] * self.cell).sum(dim=0))
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Landscape:
     def _referred(self, free: Tensor, cell: Tensor) -> Vector:
         """The gradient by positions in the unstrained cell: -f U, U symmetric."""
         if self.straining is not None:
-            free = free @ exponential(self.straining.strain).to(free)
+            free = geometry.mapped(free, exponential(self.straining.strain))
         return Vector(-free, cell)
 
     def move(self, state: State, step: Vector) -> None:
@@ -143,7 +144,7 @@ class Landscape:
             state.positions = state.positions + step.rows
         else:
             stretch = self.straining.move(state, step.cell)
-            state.positions = state.positions + step.rows @ stretch.to(step.rows)
+            state.positions = state.positions + geometry.mapped(step.rows, stretch)
 
     def inner_products(self, vectors: Vectors, *others: Vectors) -> np.ndarray:
         """(w, v) of all others, one after another, with each of the vectors; summed over ranks in one collective."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ LEAST_EXTENT = 3.0  # Å, of matter along an open axis: a layer of atoms
 def strain(state: State, deformation: Tensor) -> None:
     """Deform the cell's periodic vectors, and all positions with them, in place: r ← r F, F (3, 3)."""
     state.cell = torch.where(torch.tensor(state.pbc)[:, None], state.cell @ deformation, state.cell)
-    state.positions = state.positions @ deformation.to(state.positions)
+    state.positions = geometry.mapped(state.positions, deformation)
 
 
 def allowed_strains(cell: Tensor, pbc: Sequence[bool], kind: str, components: Sequence[str]) -> Tensor:
@@ -81,7 +82,7 @@ class Straining:
 
     def combined(self, coefficients: Tensor) -> Tensor:
         """(3, 3) Σ_k c_k B_k."""
-        return torch.einsum("k,kij->ij", coefficients, self.basis)
+        return (coefficients[:, None, None] * self.basis).sum(dim=0)
 
     def volume(self, state: State) -> float:
         """Å³ that the matter takes up."""
@@ -93,9 +94,9 @@ class Straining:
         dH = (P V 1 - W) : U⁻¹dU with U = exp(ε).
         """
         work = self.pressure * volume * torch.eye(3, dtype=torch.float64)
-        by_stretch = torch.linalg.solve(exponential(self.strain), work - virial)
+        by_stretch = _solve(exponential(self.strain), work - virial)
         slope = exponential_slope(self.strain, (by_stretch + by_stretch.T) / 2)
-        return torch.einsum("kij,ij->k", self.basis, slope) / self.length
+        return (self.basis * slope).sum(dim=(1, 2)) / self.length
 
     def stress(self, gradient: Tensor, volume: float) -> float:
         """eV/Å³, the largest component of the stress that the gradient leaves to the allowed strains."""
@@ -106,7 +107,7 @@ class Straining:
         before = exponential(self.strain)
         self.coordinates = self.coordinates + change
         stretch = exponential(self.strain)
-        strain(state, torch.linalg.solve(before, stretch))
+        strain(state, _solve(before, stretch))
         return stretch
 
 
@@ -132,10 +133,17 @@ def make_straining(state: State, kind: str, components: Sequence[str], pressure:
     return Straining(basis, length, pressure, thickness)
 
 
+# By NumPy: the last bits of what torch's library makes of small matrices depend on where in memory they lie.
+
+
+def _solve(matrix: Tensor, right: Tensor) -> Tensor:
+    return torch.from_numpy(np.linalg.solve(matrix.numpy(), right.numpy()))
+
+
 def exponential(symmetric: Tensor) -> Tensor:
     """(3, 3) exp of a symmetric matrix."""
-    values, vectors = torch.linalg.eigh(symmetric)
-    return vectors @ torch.diag(values.exp()) @ vectors.T
+    values, vectors = np.linalg.eigh(symmetric.numpy())
+    return torch.from_numpy((vectors * np.exp(values)) @ vectors.T)
 
 
 def exponential_slope(symmetric: Tensor, slope: Tensor) -> Tensor:
@@ -144,8 +152,8 @@ def exponential_slope(symmetric: Tensor, slope: Tensor) -> Tensor:
     Divided differences of the exponential in A's eigenvectors: Ju. L. Daleckii, S. G. Krein (1965); N. J. Higham,
     *Functions of Matrices* (2008), theorem 3.11.
     """
-    values, vectors = torch.linalg.eigh(symmetric)
+    values, vectors = np.linalg.eigh(symmetric.numpy())
     half_gap = (values[:, None] - values) / 2
-    sinhc = torch.where(half_gap == 0, 1.0, half_gap.sinh() / torch.where(half_gap == 0, 1.0, half_gap))
-    ratios = ((values[:, None] + values) / 2).exp() * sinhc
-    return vectors @ (ratios * (vectors.T @ slope @ vectors)) @ vectors.T
+    safe = np.where(half_gap == 0, 1.0, half_gap)
+    ratios = np.exp((values[:, None] + values) / 2) * np.where(half_gap == 0, 1.0, np.sinh(safe) / safe)
+    return torch.from_numpy(vectors @ (ratios * (vectors.T @ slope.numpy() @ vectors)) @ vectors.T)
