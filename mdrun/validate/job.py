@@ -93,10 +93,10 @@ class Validation:
         shared, state, notes = None, None, list[str]()
         if is_writer:
             shared, state, notes = read_start(self.settings)
-            if len(shared.bonds) or shared.spares_drift or shared.settings.zero_momentum_every:
+            if shared.spares_drift or shared.settings.zero_momentum_every:
                 raise InputError(
-                    "validate does not hold bonds, nor what the motion of the whole takes from the temperature, yet: "
-                    "leave these options out, or give a structure whose total momentum is zero."
+                    "validate does not take the motion of the whole out of the temperature: leave "
+                    "--zero-momentum-every out, and give a structure whose total momentum is zero."
                 )
             claim(self.path.parent)
         shared, notes = self.comm.broadcast((shared, notes))
@@ -106,7 +106,7 @@ class Validation:
         state.move_to(backend.device)
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
         rest_torch(model, backend)
-        given = Subject(self.comm, shared.settings, backend, model, state, shared.n_dof)
+        given = Subject(self.comm, shared.settings, backend, model, state, shared.n_dof, shared.bonds)
         if is_writer:
             self.listener.started(shared, notes, self.comm.size, n_threads)
             self.listener.checking("warming up")
@@ -218,7 +218,7 @@ def warmed_up(given: Subject, n_steps: int) -> tuple[Subject, bool]:
 
     After a few steps no atom is where symmetry would hide a mistake. Where there is a bath, a Langevin thermostat makes
     them: in a crystal, one that scales all momenta alike would leave every mode with what it was given at first. Where
-    nothing moves, the atoms are shaken instead, by noise of the seed.
+    nothing moves, the atoms are shaken instead, by noise of the seed, unless bonds hold them.
     """
     settings = given.settings
     mixing: dict[str, object] = {}
@@ -233,7 +233,7 @@ def warmed_up(given: Subject, n_steps: int) -> tuple[Subject, bool]:
             run(sim, n_steps)
             if conserves_momentum(settings):
                 _restore_momentum(sim.state, before, given.comm)
-        else:
+        elif not len(given.bonds):
             noise = normals(given.seed, STREAM_VELOCITIES, 1, sim.state.ids)  # 0 draws velocities
             sim.state.positions += SHAKE * noise.to(sim.state.positions) * sim.state.mobile
         CLOCK.reset()

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from mdrun.comm import meeting_place
+from mdrun.integrate.bonds import Bonds, make_bonds
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 from mdrun.validate.subject import Subject
@@ -98,6 +99,9 @@ def _save(subject: Subject, folder: Path, n_ranks: int) -> None:
         pbc=np.array(state.pbc),
         numbers=np.array(state.numbers),
         n_dof=np.array(subject.n_dof),
+        bonded=subject.bonds.pairs,
+        bond_shifts=subject.bonds.shifts,
+        bond_lengths=subject.bonds.lengths,
         **{name: values.cpu().numpy() for name, values in state.fields().items()},
     )
     cores = subject.settings.threads or len(os.sched_getaffinity(0))
@@ -105,8 +109,8 @@ def _save(subject: Subject, folder: Path, n_ranks: int) -> None:
     (folder / SETTINGS).write_text(json.dumps(settings))
 
 
-def load(folder: Path, is_first: bool) -> tuple[Settings, State, int]:
-    """What was saved: settings, all atoms on the first rank and none on the others, degrees of freedom."""
+def load(folder: Path, is_first: bool) -> tuple[Settings, State, int, Bonds]:
+    """What was saved: settings, all atoms on the first rank and none on the others, degrees of freedom, bonds."""
     values = json.loads((folder / SETTINGS).read_text())
     settings = Settings(**values | {"replicate": tuple(values["replicate"])})
     with np.load(folder / ATOMS, allow_pickle=False) as kept:
@@ -118,4 +122,5 @@ def load(folder: Path, is_first: bool) -> tuple[Settings, State, int]:
             n_total=len(arrays["ids"]),
             **(arrays if is_first else {name: values[:0] for name, values in arrays.items()}),
         )
-        return settings, state, int(kept["n_dof"])
+        bonds = make_bonds(kept["bonded"], kept["bond_shifts"], kept["bond_lengths"])
+        return settings, state, int(kept["n_dof"]), bonds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from torch import Tensor
 from mdrun.backends.base import Backend
 from mdrun.comm import Comm
 from mdrun.domain import Domain
+from mdrun.integrate.bonds import Bonds, no_bonds
+from mdrun.integrate.constraints import Constrained
+from mdrun.integrate.verlet import FREE
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import load_model
@@ -37,6 +40,7 @@ class Subject:
 
     Attributes:
         state: this rank's atoms.
+        bonds: of the whole system, held in every run.
     """
 
     comm: Comm
@@ -45,6 +49,7 @@ class Subject:
     model: ForceModel
     state: State
     n_dof: int
+    bonds: Bonds = field(default_factory=no_bonds)
 
     @property
     def precision(self) -> str:
@@ -78,8 +83,9 @@ class Subject:
         domain = make_domain(settings, self.model.cutoff, self.comm, self.backend)
         with Scope(self.model, domain, self.state.n_total) as scope:
             state = copy_of(self.state)
-            integrator = make_integrator(settings, self.n_dof, self.comm, state)
-            sim = Simulation(state, domain, scope, integrator, self.n_dof, observers=observers)
+            motion = Constrained(self.bonds, self.comm) if len(self.bonds) else FREE
+            integrator = make_integrator(settings, self.n_dof, self.comm, state, motion)
+            sim = Simulation(state, domain, scope, integrator, self.n_dof, motion, observers=observers)
             start(sim)
             yield sim
 

@@ -25,7 +25,7 @@ def main(folder: Path) -> int:
 
     comm = open_comm(timeout_s=120.0)
     try:
-        settings, state, n_dof = load(folder, is_first=comm.rank == 0)
+        settings, state, n_dof, bonds = load(folder, is_first=comm.rank == 0)
         set_threads(settings.threads)
         backend = open_backend(settings)
         state.move_to(backend.device)
@@ -33,7 +33,7 @@ def main(folder: Path) -> int:
         assert settings.precision is not None
         model = load_model(settings.model, state.numbers, settings.precision, backend.name)
         rest_torch(model, backend)
-        found = answers(Subject(comm, settings, backend, model, state, n_dof))
+        found = answers(Subject(comm, settings, backend, model, state, n_dof, bonds))
         if found is not None:
             with (folder / f"partial.{ANSWERS}").open("wb") as file:
                 np.savez(file, allow_pickle=False, **found)

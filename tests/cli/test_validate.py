@@ -9,6 +9,7 @@ from pathlib import Path
 import ase.io
 import pytest
 from ase.build import bulk
+from ase.constraints import FixBondLengths
 from rich.console import Console
 
 from mdrun.report.verdicts import Verdicts
@@ -191,3 +192,24 @@ def test_the_worst_verdict_decides():
     assert [exit_code(checks) for checks in ([passed, warned, left], [failed, passed], [])] == [0, 3, 0]
     assert names_in("energy, forces,,energy") == ("forces", "energy")
     Plan().check()
+
+
+def test_bonds_are_held_in_every_check(tmp_path, monkeypatch):
+    """Without them the degrees of freedom, the energy and the other ranks would not fit."""
+    monkeypatch.setattr(ranks, "NUMBERS", (2,))
+    atoms = bulk("Ar", "sc", a=6.0) * (3, 3, 3)
+    partners = atoms.copy()
+    partners.positions += 3.8 / 3**0.5
+    pairs = atoms + partners
+    pairs.set_constraint(FixBondLengths([[i, i + 27] for i in range(27)]))
+    ase.io.write(tmp_path / "pairs.traj", pairs)
+    model = "lj:epsilon=0.0104,sigma=3.4,cutoff=8.5,shift=true"
+    words = (*BATH, "--temperature", 60, "--checks", "ranks,energy,list,ensemble", *SHORT, "--model", model)
+    ended = call("validate", "pairs.traj", *words, cwd=tmp_path).expect(0)
+    found = verdicts(ended)
+    assert set(found) == {"ranks", "energy", "list", "ensemble"}
+    assert {found["ranks"], found["list"], found["ensemble"]} == {"pass"}
+    ended = call("validate", "pairs.traj", "--init-temperature", 60, "--checks", "ensemble", *SHORT, cwd=tmp_path)
+    assert "bonds take degrees of freedom" in ended.expect(0).out
+    refused = call("validate", "pairs.traj", *BATH, "--zero-momentum-every", 10, cwd=tmp_path).expect(2)
+    assert "--zero-momentum-every" in refused.err
