@@ -30,6 +30,7 @@ def relax(
     index: int = _as_simulate("index"),
     replicate: tuple[int, int, int] = _as_simulate("replicate"),
     species: str = _as_simulate("species"),
+    freeze: str = _as_simulate("freeze"),
     model: str = _as_simulate("model"),
     optimizer: str = _option("lbfgs or fire.", RELAXATION, show_default=RelaxSettings.optimizer),
     fmax: float = _option(

@@ -253,3 +253,17 @@ def test_help_names_every_option_and_its_unit():
     for unit in ("eV/Å.", "GPa"):
         assert unit in text
     assert "--temperature" not in text
+
+
+def test_atoms_that_a_selection_freezes_keep_their_bits(folder, tmp_path):
+    words = ("--freeze", "Cu and z<9", "--fmax", 0.05, "--out", "frozen")
+    ended = call("relax", folder / "slab.extxyz", *words, cwd=tmp_path).expect(0)
+    before, after = ase.io.read(folder / "slab.extxyz"), ase.io.read(tmp_path / "frozen/relaxed.extxyz")
+    held = before.positions[:, 2] < 9
+    held[:3] = True
+    assert 3 < held.sum() < len(before)
+    assert (after.positions == before.positions)[held].all()
+    assert (after.positions != before.positions)[~held].any()
+    assert "converged: " in ended.out
+    refused = call("relax", folder / "crystal.extxyz", "--freeze", "0", "--cell", "full", cwd=tmp_path).expect(2)
+    assert "--cell none" in refused.err
