@@ -63,7 +63,7 @@ def volumes_of_a_gas(atoms: Atoms, integrator: Integrator, n_steps: int, every: 
 
 def test_the_extended_system_follows_ases():
     """The same operators in the same order, and the same masses: the same fifty steps, to rounding."""
-    atoms = warmed(pfcc(4, 4, 4), 120)
+    atoms = warmed(pfcc(3, 3, 3), 120)
     p, n_dof = 0.1 * GPA, 3 * len(atoms)
     integrator = barostat("mtk", atoms, 90, p, n_dof=n_dof, period=100 * FS)
     run = simulate(atoms, argon(shift=True), integrator, 50)
@@ -74,7 +74,7 @@ def test_the_extended_system_follows_ases():
     np.testing.assert_allclose(run.positions[-1], atoms.positions, rtol=0, atol=1e-9)
     np.testing.assert_allclose(run.momenta[-1], atoms.get_momenta(), rtol=0, atol=1e-9)
     np.testing.assert_allclose(run.sim.state.cell.numpy(), atoms.cell.array, rtol=0, atol=1e-9)
-    assert abs(atoms.cell[0, 0] - 4 * 5.26) > 1e-3
+    assert abs(atoms.cell[0, 0] - 3 * 5.26) > 1e-3
     ours = run.thermo[-1].conserved_eV - run.thermo[0].conserved_eV
     assert ours == pytest.approx(theirs.get_conserved_energy() - start, abs=1e-8)
 
@@ -82,8 +82,10 @@ def test_the_extended_system_follows_ases():
 # What is conserved
 
 
-@every_barostat
-@pytest.mark.parametrize("box", ["iso", "xyz", "triclinic"])
+@pytest.mark.parametrize(
+    ("name", "box"),
+    [*((name, "iso") for name in BAROSTATS), *((n, b) for n in ("mtk", "stochastic") for b in ("xyz", "triclinic"))],
+)
 def test_what_the_barostat_took_is_accounted_for(name, box):
     """Energy, heat and work together stay, to the error of the time step: a quarter of it at half the step."""
     atoms = argon_liquid(3)
@@ -105,7 +107,9 @@ def test_what_the_barostat_took_is_accounted_for(name, box):
 # What is sampled
 
 
-@pytest.mark.parametrize("name", SAMPLING)
+@pytest.mark.parametrize(
+    "name", ["mtk", "stochastic", *(pytest.param(n, marks=pytest.mark.slow) for n in SAMPLING if " and " in n)]
+)
 def test_the_volume_of_an_ideal_gas_is_distributed_as_it_must_be(name, monkeypatch):
     """p(V) ~ V^n exp(-P V / k T), n atoms less the one whose motion is that of the whole: a Kolmogorov-Smirnov test."""
     atoms = warmed(far_in_a_box(12, 40.0), 300)
@@ -116,7 +120,7 @@ def test_the_volume_of_an_ideal_gas_is_distributed_as_it_must_be(name, monkeypat
         name, atoms, 300, p, 20 * FS, period=3000 * FS, compressibility=1 / p,
         n_dof=3 * len(atoms) - (0 if is_kicked else 3),
     )  # fmt: skip
-    volumes = volumes_of_a_gas(atoms, integrator, 20000, every=150)[20:]
+    volumes = volumes_of_a_gas(atoms, integrator, 12000, every=150)[10:]
     n = len(atoms) - (not is_kicked)
     assert stats.kstest(volumes, stats.gamma(n + 1, scale=kt / p).cdf).pvalue > RARE
 
@@ -129,7 +133,7 @@ def test_an_ideal_gas_at_a_hundred_bar_has_its_volume_and_at_a_thousand_a_tenth(
         atoms = warmed(far_in_a_box(64, 25.0), 300)
         p = bar * 1e-4 * GPA
         integrator = barostat(name, atoms, 300, p, 10 * FS, period=2000 * FS, compressibility=1 / p)
-        mean[bar] = volumes_of_a_gas(atoms, integrator, 8000, every=20)[100:].mean()
+        mean[bar] = volumes_of_a_gas(atoms, integrator, 6000, every=20)[80:].mean()
     assert mean[100] == pytest.approx(26300, rel=0.1)
     assert mean[100] / mean[1000] == pytest.approx(10, rel=0.15)
 
@@ -192,9 +196,9 @@ def test_each_component_of_the_pressure_is_held(name):
     kelvin = 2 if name == "mtk" else 0.1
     atoms = warmed(bulk("Ar", "fcc", a=5.30, cubic=True).repeat(3), 2 * kelvin)
     integrator = barostat(name, atoms, kelvin, wanted, 5 * FS, "triclinic", period=500 * FS, compressibility=50.0)
-    run = simulate(atoms, smooth_argon(), integrator, 4000, watch=20)
+    run = simulate(atoms, smooth_argon(), integrator, 3000, watch=20)
     kinetic = 2 / 3 * run.thermo[-1].kinetic_eV / run.thermo[-1].volume_A3 * np.eye(3)
-    found = np.mean([-t.stress.numpy() + kinetic for t in run.thermo[100:]], axis=0)
+    found = np.mean([-t.stress.numpy() + kinetic for t in run.thermo[75:]], axis=0)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=0.004 * GPA)
 
 

@@ -134,6 +134,7 @@ def test_what_the_bath_took_is_accounted_for(name):
         assert fluctuation[4 * FS] < 0.5 * fluctuation[8 * FS]
 
 
+@pytest.mark.slow
 def test_a_chain_drifts_below_a_millionth_of_the_kinetic_energy_per_ps():
     """10,000 steps of 2 fs. Measured: 2e-8 with 256 atoms, 7e-8 with 108."""
     atoms = argon_liquid(4)
