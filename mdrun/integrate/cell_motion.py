@@ -21,6 +21,7 @@ from mdrun.state import State
 
 AXES = "xyz"
 ALIGNED = 1e-6  # of a unit vector that sticks out of the space that the cell fills, at most
+SPARSEST = 1e9  # Å³ for each atom: a millionth of a bar at room temperature
 FASTEST = 0.02  # strain in one step beyond which a barostat has lost hold
 
 
@@ -124,6 +125,11 @@ def strain_cell(state: State, stretch: np.ndarray) -> None:
         if state.pbc[axis]:
             cell[axis] = cell[axis] @ stretch
     state.cell = torch.from_numpy(cell)
+    if all(state.pbc) and geometry.volume(state.cell, state.pbc) > SPARSEST * state.n_total:
+        raise SimulationError(
+            f"the box has grown to more than {SPARSEST:g} Å³ for each atom: nothing holds these atoms together under "
+            "the pressure asked for. Raise --pressure, or lower --temperature."
+        )
     if geometry.is_tilted(state.cell, state.pbc):
         state.change_lattice_vectors(geometry.reduced(state.cell, state.pbc))
 

@@ -11,7 +11,7 @@ from mdrun import units
 from mdrun.clock import timed
 from mdrun.comm import Comm
 from mdrun.integrate.cell_motion import CellMotion, exponential, move_affinely, strain_cell
-from mdrun.integrate.pressure import Tensors, measure_tensors
+from mdrun.integrate.pressure import Tensors, in_gpa, measure_tensors
 from mdrun.integrate.thermostats import NoseHooverChain, Ramp, Thermostat
 from mdrun.potentials.base import Forces
 from mdrun.state import State
@@ -23,8 +23,8 @@ AT_REST = 300.0  # K: sets the cell's inertia where neither a bath nor the atoms
 class MTK:
     """NPT and NPH: velocity Verlet in a cell whose strain rate ε̇ (3, 3), symmetric, has an inertia W.
 
-    W dε̇/dt = V (P_int - P) + 2 K / n_dof, allowed strains only; atoms follow the cell and are slowed by it, and
-    thermostats act on atoms and on the cell. W = (n_dof + 3) / 3 k T τ².
+    W dε̇/dt = V (P_int - P) + 2 K / n_dof, allowed strains only; atoms follow the cell and are slowed by it, but
+    for fixed components, and thermostats act on atoms and on the cell. W = (n_dof + 3) / 3 k T τ².
     G. J. Martyna, D. J. Tobias, M. L. Klein, J. Chem. Phys. 101 (1994) 4177, doi 10.1063/1.467468; the order of the
     operators, second order in the step, is G. J. Martyna et al., Mol. Phys. 87 (1996) 1117, doi
     10.1080/00268979600100761.
@@ -145,15 +145,3 @@ class MTK:
             f"{self.ensemble.upper()}, Martyna-Tobias-Klein ({self._motion.name}), {self.timestep / units.FS:g} fs, "
             f"{in_gpa(self._wanted)}, period {self._period / units.FS:g} fs{bath}"
         )
-
-
-def in_gpa(pressure: np.ndarray) -> str:
-    """A tensor (3, 3) eV/Å³ for people: one number where it is the same from all sides."""
-    tensor = pressure / units.GPA
-    if np.array_equal(tensor, tensor[0, 0] * np.eye(3)):
-        return f"{tensor[0, 0]:g} GPa"
-    voigt = [tensor[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))]
-    return " ".join(f"{name} {value:g}" for name, value in zip(VOIGT, voigt, strict=True)) + " GPa"
-
-
-VOIGT = ("xx", "yy", "zz", "yz", "xz", "xy")

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from mdrun import units
 from mdrun.comm import Comm
 from mdrun.errors import InputError
 from mdrun.potentials.base import Forces
@@ -19,7 +21,7 @@ class Tensors:
 
     Attributes:
         kinetic: (3, 3) eV, Σ p ⊗ p / m: its trace is twice the kinetic energy.
-        virial: (3, 3) eV, Σ r_ij ⊗ f_ij, symmetrised.
+        virial: (3, 3) eV, what ``virial_that_follows`` gives.
     """
 
     kinetic: np.ndarray
@@ -43,6 +45,31 @@ def measure_tensors(state: State, forces: Forces, comm: Comm) -> Tensors:
     """
     if forces.virial is None:
         raise InputError("the model gives no virial, so there is no pressure to control. Use --ensemble nve or nvt.")
-    local = torch.cat([state.kinetic_tensor().flatten().cpu(), forces.virial.flatten().cpu()])
+    local = torch.cat([state.kinetic_tensor().flatten().cpu(), virial_that_follows(state, forces).flatten()])
     kinetic, virial = comm.all_sum(local).numpy().reshape(2, 3, 3)
-    return Tensors(kinetic, (virial + virial.T) / 2)
+    return Tensors(kinetic, virial)
+
+
+def virial_that_follows(state: State, forces: Forces) -> Tensor:
+    """(3, 3) eV, this rank's share of -dU/dε for a symmetric strain ε of the cell that fixed components don't follow.
+
+    Σ r_ij ⊗ f_ij is the slope where every atom follows; the work of the forces on what stays is taken off.
+    """
+    assert forces.virial is not None
+    virial = forces.virial.detach().cpu()
+    if not state.is_free:
+        held = forces.forces * ~state.mobile
+        spread = [(state.positions[:, a] * held[:, b]).sum() for a in range(3) for b in range(3)]
+        virial = virial - torch.stack(spread).reshape(3, 3).cpu()
+    return (virial + virial.T) / 2
+
+
+VOIGT = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
+
+
+def in_gpa(pressure: np.ndarray) -> str:
+    """A tensor (3, 3) eV/Å³ for people: one number where it is the same from all sides."""
+    tensor = pressure / units.GPA
+    if np.array_equal(tensor, tensor[0, 0] * np.eye(3)):
+        return f"{tensor[0, 0]:g} GPa"
+    return " ".join(f"{name} {tensor[ab]:g}" for name, ab in VOIGT.items()) + " GPa"

@@ -12,8 +12,7 @@ from mdrun.clock import timed
 from mdrun.comm import Comm
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.cell_motion import CellMotion, exponential, move_affinely, strain_cell
-from mdrun.integrate.mtk import in_gpa
-from mdrun.integrate.pressure import Tensors, measure_tensors
+from mdrun.integrate.pressure import Tensors, in_gpa, measure_tensors, virial_that_follows
 from mdrun.integrate.thermostats import Ramp
 from mdrun.philox import STREAM_CELL
 from mdrun.potentials.base import Forces
@@ -68,10 +67,9 @@ class CellRescaling:
     @timed("integration")
     def before_forces(self, state: State, forces: Forces, step: int) -> None:
         tensors = self._tensors or measure_tensors(state, forces, self._comm)
+        self._virial_before = virial_that_follows(state, forces).numpy()
         self._inner.before_forces(state, forces, step)
         self._strain = self._next_strain(tensors, geometry.volume(state.cell, state.pbc), step)
-        assert forces.virial is not None
-        self._virial_before = forces.virial.cpu().numpy()
         stretch, _ = exponential(self._strain)
         move_affinely(state.positions, stretch, state)
         if self._temperature is not None:
@@ -85,9 +83,8 @@ class CellRescaling:
     def after_forces(self, state: State, forces: Forces) -> None:
         self._inner.after_forces(state, forces)
         self._tensors = measure_tensors(state, forces, self._comm)
-        assert forces.virial is not None
         # What the strain did to the potential energy: between its ends, as good as the step is small.
-        virial = (self._virial_before + forces.virial.cpu().numpy()) / 2
+        virial = (self._virial_before + virial_that_follows(state, forces).numpy()) / 2
         self._gift -= float((virial * self._strain).sum())
 
     def _next_strain(self, tensors: Tensors, volume: float, step: int) -> np.ndarray:

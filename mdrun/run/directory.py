@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -61,6 +62,13 @@ class RunDirectory:
     def release(self) -> None:
         """Let another run have it; what happens anyway once nobody knows of it."""
         self._release()
+
+    def discard(self) -> None:
+        """Take back what was written, and the directory where nothing else is in it: the run never began."""
+        for name in FILES:
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace ``status.json`` in one step, so that a reader never sees half of it."""

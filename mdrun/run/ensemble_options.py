@@ -159,6 +159,10 @@ def check_ensemble(settings: EnsembleOptions) -> None:
     _refuse_useless(s)
     if has_thermostat(s) and s.temperature is None:
         raise InputError(f"--ensemble {s.ensemble} needs --temperature (K).")
+    if thermostat_of(s) == "nose-hoover" and temperatures_of(s.temperature) == (0, 0):
+        raise InputError(
+            "--thermostat nose-hoover can't hold 0 K. Use langevin, bussi or berendsen, or --ensemble nve."
+        )
     if has_barostat(s) and s.pressure is None:
         raise InputError(f"--ensemble {s.ensemble} needs --pressure (GPa); 0 is a pressure too.")
     _check_barostat(s)

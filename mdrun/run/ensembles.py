@@ -130,9 +130,18 @@ def pressure_tensor(settings: Settings) -> np.ndarray:
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) * units.GPA
 
 
-def warnings(settings: Settings, is_still: bool) -> list[str]:
-    """What the user should know of the ensemble asked for; ``is_still``: every atom starts at rest."""
+def warnings(settings: Settings, state: State) -> list[str]:
+    """What the user should know of the ensemble asked for, and of how these atoms, all of them, go with it."""
     notes = []
+    n_fixed = int((~state.mobile).any(dim=1).sum())
+    if not bool(state.mobile.any()):
+        notes.append("every atom is fixed: nothing will move")
+    elif n_fixed and options.has_barostat(settings):
+        notes.append(
+            f"{n_fixed} fixed atoms do not follow the cell: what the barostat holds leaves out the forces on them, "
+            "while the pressure that is shown counts them"
+        )
+    is_still = bool(state.mobile.any()) and not bool(state.momenta.any())
     if is_still and (thermostat := options.thermostat_of(settings)) in options.SCALING:
         notes.append(f"{thermostat} scales velocities, and all atoms start at rest: --init-temperature gives them some")
     if options.thermostat_of(settings) == "berendsen":

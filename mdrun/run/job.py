@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from mdrun import __version__
 from mdrun.comm import Comm
-from mdrun.errors import EXIT_OK
+from mdrun.errors import EXIT_INPUT, EXIT_OK
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
@@ -211,10 +211,15 @@ class Job:
         )
 
     def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
-        """Write down that the run ended early, where there is a directory to write to."""
-        self._write_status("failed", exit_code, reason, last_good_step)
-        if self.directory is not None:
-            self.directory.release()
+        """Write down that the run ended early, where there is a directory to write to; leave none of a run that the
+        input forbade before its first step."""
+        if self.directory is None:
+            return
+        if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == 0):
+            self.directory.discard()
+        else:
+            self._write_status("failed", exit_code, reason, last_good_step)
+        self.directory.release()
 
 
 def _at_the_end(n_steps: int) -> Observer:

@@ -109,7 +109,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
     notes += start.notes
     if has_barostat(settings):
         motion_of_cell(settings, start.freedom.count, state)  # tells what is wrong with it before any work
-    notes += warnings(settings, is_still=not bool(state.momenta.any()))
+    notes += warnings(settings, state)
     n_fixed = int((~structure.mobile).all(axis=1).sum())
     shared = Shared(
         settings=settings,

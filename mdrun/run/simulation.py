@@ -122,7 +122,11 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:  # a model that would leave must not leave the other ranks waiting
         if isinstance(error, SimulationError):
-            last = f"The last good step is {sim.step - 1}." if sim.step > 0 else "The input itself is at fault."
+            last = (
+                f"The last good step is {sim.step - 1}."
+                if sim.step > 0
+                else "No step was made: the input or its options are at fault."
+            )
             told: MdrunError = SimulationError(f"step {sim.step}: {error} {last}")
         elif isinstance(error, MdrunError):
             told = error

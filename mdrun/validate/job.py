@@ -93,10 +93,12 @@ class Validation:
         shared, state, notes = None, None, list[str]()
         if is_writer:
             shared, state, notes = read_start(self.settings)
-            if shared.spares_drift or shared.settings.zero_momentum_every:
+            if shared.settings.zero_momentum_every:
+                raise InputError("validate does not stop the motion of the whole: give --zero-momentum-every 0.")
+            if shared.spares_drift:
                 raise InputError(
-                    "validate does not take the motion of the whole out of the temperature: leave "
-                    "--zero-momentum-every out, and give a structure whose total momentum is zero."
+                    f"{shared.settings.structure} drifts as a whole, which the thermostat spares and validate can't "
+                    "take out of the temperature. Give velocities without a drift, as --init-temperature draws them."
                 )
             claim(self.path.parent)
         shared, notes = self.comm.broadcast((shared, notes))

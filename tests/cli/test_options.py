@@ -192,6 +192,14 @@ def test_without_a_thermostat_the_enthalpy_is_conserved(simulate, found):
     assert np.ptp(conserved) < 0.05 * np.ptp([row["total_eV"] for row in found().rows])
 
 
+def test_what_fixed_atoms_mean_is_told(simulate):
+    ended = simulate("--ensemble", "nvt", "--temperature", 50, "--freeze", "Ar", "--steps", 1)
+    assert "note: every atom is fixed: nothing will move" in ended.out
+    assert "--init-temperature gives" not in ended.out
+    words = ("--init-temperature", 50, "--ensemble", "nph", "--pressure", 0, "--freeze", "0-3", "--steps", 1)
+    assert "note: 4 fixed atoms do not follow the cell" in simulate(*words).out
+
+
 def test_a_scaling_thermostat_says_so_where_nothing_moves(simulate):
     ended = simulate("--ensemble", "nvt", "--thermostat", "bussi", "--temperature", 50, "--steps", 1)
     assert "all atoms start at rest: --init-temperature" in ended.out

@@ -122,6 +122,10 @@ def test_cells_that_no_barostat_can_move(write, tmp_path, pbc, options, words):
         (["--ensemble", "nph", "--pressure", "0", "--barostat", "stochastic"], ["nph", "heat"]),
         (["--ensemble", "nph", "--pressure", "0", "--barostat-time", "0"], ["--barostat-time 0"]),
         (["--ensemble", "npt", "--pressure", "0", "--temperature", "9", "--thermostat", "andersen"], ["mtk", "bussi"]),
+        (
+            ["--ensemble", "nvt", "--temperature", "0", "--thermostat", "nose-hoover"],
+            ["nose-hoover", "0 K", "langevin"],
+        ),
         # what would do nothing
         (["--thermostat", "bussi"], ["--thermostat", "do nothing", "nvt or npt"]),
         (["--friction", "2"], ["--friction", "do nothing"]),
@@ -222,7 +226,7 @@ def test_forces_that_are_not_finite_end_the_run_at_once(pair, tmp_path):
     assert "The last good step is 3." in ended.err
     assert (tmp_path / "x" / "thermo.csv").read_text().splitlines()[-1].startswith("3,")
     ended = call(*pair, f"{PLUGIN},fails=nan,call=0", "--out", "y", cwd=tmp_path).expect(3)
-    assert "The input itself is at fault." in ended.err
+    assert "No step was made: the input or its options are at fault." in ended.err
 
 
 def test_a_fault_of_the_model_is_told_with_its_step(pair, tmp_path):
@@ -235,3 +239,21 @@ def test_a_stress_that_is_only_logged_stops_nothing(pair, tmp_path):
     call(*pair, f"{PLUGIN},fails=virial,call=4", "--out", "x", cwd=tmp_path).expect(0)
     pressures = [line.split(",")[6] for line in (tmp_path / "x" / "thermo.csv").read_text().splitlines()[1:]]
     assert [step for step, pressure in enumerate(pressures) if pressure == "nan"] == [4]
+
+
+@pytest.mark.parametrize("command", [("simulate", "--ensemble", "nph", "--pressure", "0"), ("relax", "--cell", "full")])
+def test_what_shows_only_when_the_model_has_run_leaves_no_directory_either(write, tmp_path, command):
+    write(AR, CUBE)
+    (tmp_path / "bare.py").write_text(
+        "from mdrun.potentials.base import Forces\n"
+        "class Bare:\n"
+        "    cutoff = 5.0\n"
+        "    def __call__(self, domain, totals):\n"
+        "        return Forces(0 * domain.positions[:, : domain.n_owned].T, 0.0)\n"
+        "def make(numbers):\n"
+        "    return Bare()\n"
+    )
+    word, *options = command
+    ended = call(word, "a.xyz", "--model", "bare.py:make", *options, cwd=tmp_path).expect(2)
+    assert "virial" in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["a.xyz", "bare.py"]

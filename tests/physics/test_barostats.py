@@ -224,6 +224,25 @@ def test_momentum_stays_zero_and_fixed_components_where_they_are(name):
         assert np.abs(run.sim.state.cell.numpy() - atoms.cell.array).max() > 1e-3
 
 
+@pytest.mark.parametrize("name", ["nph", "mtk", "stochastic", "berendsen"])
+def test_what_is_conserved_is_so_beside_fixed_atoms_too(name):
+    """They do not follow the cell, and the work of the forces on them is none of the barostat's: second order again."""
+    atoms = argon_liquid(3)
+    mobile = np.ones((len(atoms), 3), bool)
+    mobile[:20] = False
+    mobile[20:30, 1] = False
+    atoms.set_momenta(atoms.get_momenta() * mobile)
+    fluctuation = {}
+    for timestep, n_steps in ((8 * FS, 150), (4 * FS, 300)):
+        integrator = barostat(name, atoms, 95, 0.05 * GPA, timestep, "triclinic", n_dof=int(mobile.sum()))
+        run = simulate(atoms, smooth_argon(), integrator, n_steps, watch=n_steps // 75, mobile=mobile)
+        conserved = np.array([t.conserved_eV for t in run.thermo]) / len(atoms)
+        total = np.array([t.total_eV for t in run.thermo]) / len(atoms)
+        fluctuation[timestep] = conserved.std()
+        assert np.abs(conserved - conserved[0]).max() < 0.02 * np.ptp(total)
+    assert fluctuation[4 * FS] < 0.6 * fluctuation[8 * FS]
+
+
 @every_barostat
 def test_axes_that_are_not_named_do_not_move(name):
     atoms = warmed(pfcc(3, 3, 3), 60)
@@ -281,6 +300,13 @@ def test_a_barostat_that_has_lost_hold_stops_the_run():
     atoms = warmed(pfcc(2, 2, 2), 30)
     with pytest.raises(SimulationError, match="--barostat-time"):
         simulate(atoms, argon(), barostat("mtk", atoms, 30, 100 * GPA, period=1 * FS), 50)
+
+
+def test_a_box_that_flies_apart_stops_the_run():
+    atoms = warmed(far_in_a_box(4, 5000.0), 300)
+    integrator = barostat("berendsen", atoms, 300, -1 * GPA, FS, period=1000 * FS)
+    with pytest.raises(SimulationError, match="--pressure"):
+        volumes_of_a_gas(atoms, integrator, 5000, every=100)
 
 
 # Cells that change
