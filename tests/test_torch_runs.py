@@ -193,7 +193,7 @@ def test_forces_that_turn_bad_are_refused_before_anybody_sees_the_step(step, lat
     domain = Domain(Comm(), 5.0, 1.0, backend=late)
     with Scope(Spoilt(), domain, len(atoms)) as scope:
         observers = [Observer(2, lambda sim: seen.append(sim.step))]
-        sim = Simulation(state, domain, scope, VelocityVerlet(units.FS), 3 * len(atoms), observers)
+        sim = Simulation(state, domain, scope, VelocityVerlet(units.FS), 3 * len(atoms), observers=observers)
         start(sim)
         message = rf"step {step}: the force on 1 atom \(ids 7\) .* not finite.* The last good step is {step - 1}\."
         with pytest.raises(SimulationError, match=message):
@@ -286,17 +286,17 @@ def test_a_model_without_a_torch_path_stays_on_the_cpu_where_nothing_was_asked_f
 
     monkeypatch.setattr("mdrun.potentials.torch_models.on_torch", refuse)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    settings, model, notes = where_the_model_runs(Settings("copper.xyz", model="emt"), (29,))
+    settings, model, notes = where_the_model_runs(Settings(structure="copper.xyz", model="emt"), (29,))
     assert (settings.device, settings.backend, settings.precision) == ("cpu", "numba", "double")
     assert model.name.startswith("effective medium")
     assert notes == [f"on the CPU: {model.name} has no torch path"]
     with pytest.raises(NoTorchPath):
-        where_the_model_runs(Settings("copper.xyz", model="emt", device="cuda"), (29,))
+        where_the_model_runs(Settings(structure="copper.xyz", model="emt", device="cuda"), (29,))
 
 
 def test_a_gpu_computes_in_mixed_precision_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    found = with_devices(Settings("argon.xyz"))
+    found = with_devices(Settings(structure="argon.xyz"))
     assert (found.device, found.backend, found.precision) == ("cuda", "torch", "mixed")
-    assert with_devices(Settings("argon.xyz", precision="double")).precision == "double"
-    assert with_devices(Settings("argon.xyz", backend="numba")).device == "cpu"
+    assert with_devices(Settings(structure="argon.xyz", precision="double")).precision == "double"
+    assert with_devices(Settings(structure="argon.xyz", backend="numba")).device == "cpu"
