@@ -48,7 +48,7 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
 
 
 def _casebook(comm: Comm) -> dict[str, np.ndarray]:
-    """A-26: 256 atoms at rest, 20 K, and a barostat that soon moves the box; at 4 kbar, since 2 make 1.6 % of a side."""
+    """A-26: 256 atoms at rest, 20 K, a barostat that soon moves the box; at 4 kbar, since 2 make 1.6 % of a side."""
     atoms = pfcc(4, 4, 4)
     integrator = barostat("mtk", atoms, 20.0, 0.4 * GPA, 2 * FS, period=200 * FS, comm=comm)
     run = simulate(atoms, argon(atoms, shift=True), integrator, 200, comm=comm, watch=20)
