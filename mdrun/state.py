@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 from mdrun import units
@@ -110,11 +112,13 @@ class State:
 
     def kinetic_energy(self) -> Tensor:
         """() Σ p²/2m of the owned atoms, eV, on their device."""
-        return (self.momenta.square().sum(dim=1) / self.masses).sum() / 2
+        return self.kinetic_tensor().diagonal().sum() / 2
 
     def kinetic_tensor(self) -> Tensor:
         """(3, 3) Σ p ⊗ p / m of the owned atoms, eV, on their device; its trace is twice the kinetic energy."""
-        p = self.momenta  # no matrix product: the last bits of one depend on where in memory the rows lie
+        p = self.momenta
+        if p.is_cpu:  # torch makes six passes and as many arrays of it; and the bits of a matrix product follow
+            return torch.from_numpy(_kinetic_tensor(p.numpy(), self.masses.numpy()))  # where in memory the rows lie
         columns = [(p[:, a] * p[:, b] / self.masses).sum() for a, b in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))]
         xx, yy, zz, yz, xz, xy = columns
         return torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3)
@@ -128,3 +132,18 @@ class State:
 def temperature(kinetic: float, n_dof: int) -> float:
     """K, from the kinetic energy (eV) of ``n_dof`` degrees of freedom; 0 where there are none."""
     return 2 * kinetic / (n_dof * units.KB) if n_dof > 0 else 0.0
+
+
+@njit(parallel=True, cache=True)
+def _kinetic_tensor(momenta, masses):
+    xx = yy = zz = yz = xz = xy = 0.0
+    for i in prange(len(momenta)):
+        x, y, z = momenta[i, 0], momenta[i, 1], momenta[i, 2]
+        lightness = 1 / masses[i]
+        xx += lightness * x * x
+        yy += lightness * y * y
+        zz += lightness * z * z
+        yz += lightness * y * z
+        xz += lightness * x * z
+        xy += lightness * x * y
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
