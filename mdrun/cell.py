@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -137,6 +137,31 @@ def _folded(positions, inverse, periodic):
                 f = 0.0 if over else f + shift
             frac[i, d] = f
     return frac, shifts
+
+
+def filled_space(cell: Tensor, pbc: Sequence[bool]) -> np.ndarray:
+    """The projector (3, 3) on the directions along which the system repeats."""
+    box = completed(cell, pbc).numpy()
+    open_ = box[[not periodic for periodic in pbc]]  # unit vectors at right angles to these directions
+    return np.eye(3) - open_.T @ open_
+
+
+def unit_strains(components: Iterable[tuple[int, int]]) -> np.ndarray:
+    """(k, 3, 3) symmetric and orthonormal, one for each component (row, column)."""
+    strains = []
+    for a, b in components:
+        one = np.zeros((3, 3))
+        one[a, b] = one[b, a] = 1.0 if a == b else 0.5**0.5
+        strains.append(one)
+    return np.array(strains)
+
+
+def exponential(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """exp(A) and (exp(A) - 1) / A of a symmetric (3, 3) A: what a rate does in unit time, alone and to a source."""
+    is_diagonal = np.count_nonzero(symmetric) == np.count_nonzero(symmetric.diagonal())
+    values, vectors = (symmetric.diagonal(), np.eye(3)) if is_diagonal else np.linalg.eigh(symmetric)
+    ratio = [math.expm1(x) / x if abs(x) > 1e-12 else 1 + x / 2 for x in values.tolist()]
+    return (vectors * np.exp(values)) @ vectors.T, (vectors * ratio) @ vectors.T
 
 
 def deformation(before: Tensor, now: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ class State:
         p = self.momenta
         if p.is_cpu:  # torch makes six passes and as many arrays of it; and the bits of a matrix product follow
             return torch.from_numpy(_kinetic_tensor(p.numpy(), self.masses.numpy()))  # where in memory the rows lie
-        columns = [(p[:, a] * p[:, b] / self.masses).sum() for a, b in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))]
+        columns = [(p[:, a] * p[:, b] / self.masses).sum() for a, b in units.VOIGT.values()]
         xx, yy, zz, yz, xz, xy = columns
         return torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3)
 

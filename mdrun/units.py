@@ -16,6 +16,9 @@ COULOMB = 14.399645351950548  # e²/(4 π ε0) in eV·Å
 # The same in LAMMPS's metal units, for models whose reference is LAMMPS: 2.4e-8 of its value less.
 LAMMPS_COULOMB = 14.399645
 
+# Order of a symmetric tensor's components at the border, ASE's (Voigt's), and where they stand.
+VOIGT = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
+
 
 def ns_per_day(timestep_fs: float, steps_per_second: float) -> float:
     """Simulated nanoseconds for each day on the clock."""

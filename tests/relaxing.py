@@ -17,12 +17,13 @@ from mdrun.backends.on_cpu import NumbaBackend
 from mdrun.comm import Comm
 from mdrun.domain import Domain
 from mdrun.optimize.landscape import Landscape
-from mdrun.optimize.straining import COMPONENTS, make_straining
+from mdrun.optimize.straining import make_straining
 from mdrun.potentials.base import ForceModel
 from mdrun.potentials.lennard_jones import make_lennard_jones
 from mdrun.run.relaxation import SEARCHES, Relaxation, relax
 from mdrun.run.simulation import Observer, Simulation, start
 from mdrun.scope import Scope
+from mdrun.units import VOIGT
 from tests.systems import by_id, state_of
 
 # Å and eV stand for σ and ε. Global minima: D. J. Wales, J. P. K. Doye, J. Phys. Chem. A 101 (1997) 5111.
@@ -61,7 +62,7 @@ class Relaxed:
 
 def relaxed(
     atoms: Atoms, model: ForceModel, optimizer: str = "lbfgs", fmax: float = 1e-4, cell: str | None = None,
-    mask: Sequence[str] = tuple(COMPONENTS), pressure_GPa: float = 0.0, stress_max_GPa: float = 1e-4, most: int = 1000,
+    mask: Sequence[str] = tuple(VOIGT), pressure_GPa: float = 0.0, stress_max_GPa: float = 1e-4, most: int = 1000,
     mobile: np.ndarray | None = None, comm: Comm | None = None, skin: float = 1.0, backend: Backend | None = None,
 ) -> Relaxed:  # fmt: skip
     """Down to a minimum, or ``most`` steps towards it."""

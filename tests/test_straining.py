@@ -12,14 +12,15 @@ from mdrun.comm import Comm
 from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.optimize.landscape import Landscape, Vector
-from mdrun.optimize.straining import COMPONENTS, allowed_strains, exponential, exponential_slope, make_straining, strain
+from mdrun.optimize.straining import allowed_strains, exponential, exponential_slope, make_straining, strain
 from mdrun.potentials.registry import load_model
 from mdrun.scope import Scope
+from mdrun.units import VOIGT
 from tests.ranks.builders import argon_wire, slab
 from tests.relaxing import disturbed
 from tests.systems import argon, evaluate, pfcc, state_of
 
-ALL = tuple(COMPONENTS)
+ALL = tuple(VOIGT)
 CELL = torch.tensor([[5.0, 0.2, 0.1], [0.4, 6.0, -0.3], [0.0, 0.5, 7.0]], dtype=torch.float64)
 PERIODIC = (True, True, True)
 
@@ -52,7 +53,7 @@ def test_strains_are_symmetric_orthonormal_and_spare_what_they_must(pbc, kind, m
         assert across @ one == pytest.approx(np.zeros((len(across), 3)), abs=1e-12)
         if kind == "shape":
             assert np.trace(one) == pytest.approx(0, abs=1e-12)
-        for name, (a, b) in COMPONENTS.items():
+        for name, (a, b) in VOIGT.items():
             assert name in mask or abs(one[a, b]) < 1e-12
 
 

@@ -6,7 +6,6 @@ Strains are symmetric, so that the cell never turns. Positions are scaled about 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,7 +58,7 @@ def cell_motion(box: str, couple: str | None, cell: Tensor, pbc: Sequence[bool])
     Raises:
         InputError: the cell can't move so.
     """
-    filled = _filled_space(cell, pbc)
+    filled = geometry.filled_space(cell, pbc)
     name = box if couple is None else f"{box}, {couple} coupled"
     if not any(pbc):
         raise InputError("a barostat needs a periodic axis: nothing bounds this system. Use --ensemble nvt.")
@@ -68,7 +67,7 @@ def cell_motion(box: str, couple: str | None, cell: Tensor, pbc: Sequence[bool])
     if box == "triclinic":
         if not all(pbc):
             raise InputError("--box triclinic needs three periodic axes. Name those that may move, as in --box xy.")
-        return CellMotion(name, np.array(list(_symmetric())))
+        return CellMotion(name, geometry.unit_strains(itertools.combinations_with_replacement(range(3), 2)))
     for axis in box:
         direction = np.eye(3)[AXES.index(axis)]
         if np.abs(filled @ direction - direction).max() > ALIGNED:
@@ -82,32 +81,15 @@ def cell_motion(box: str, couple: str | None, cell: Tensor, pbc: Sequence[bool])
     return CellMotion(name, np.array(basis))
 
 
-def _filled_space(cell: Tensor, pbc: Sequence[bool]) -> np.ndarray:
-    """The projector (3, 3) on the directions along which the system repeats."""
-    box = geometry.completed(cell, pbc).numpy()
-    open_ = box[[not periodic for periodic in pbc]]  # unit vectors at right angles to these directions
-    return np.eye(3) - open_.T @ open_
-
-
-def _symmetric():
-    for i, j in itertools.combinations_with_replacement(range(3), 2):
-        matrix = np.zeros((3, 3))
-        matrix[i, j] = matrix[j, i] = 1.0 if i == j else 0.5**0.5
-        yield matrix
-
-
 def exponential(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(A) and (exp(A) - 1) / A of a symmetric (3, 3) A: what a rate does in unit time, alone and to a source.
+    """``geometry.exponential`` of what a barostat does to cell and atoms in a step.
 
     Raises:
         SimulationError: it is too large for a step.
     """
     if not np.abs(matrix).max() < 1:  # so for NaN too
         raise _lost_hold()
-    is_diagonal = np.count_nonzero(matrix) == np.count_nonzero(matrix.diagonal())
-    values, vectors = (matrix.diagonal(), np.eye(3)) if is_diagonal else np.linalg.eigh(matrix)
-    ratio = [math.expm1(x) / x if abs(x) > 1e-12 else 1 + x / 2 for x in values.tolist()]
-    return (vectors * np.exp(values)) @ vectors.T, (vectors * ratio) @ vectors.T
+    return geometry.exponential(matrix)
 
 
 def strain_cell(state: State, stretch: np.ndarray) -> None:

@@ -64,12 +64,9 @@ def virial_that_follows(state: State, forces: Forces) -> Tensor:
     return (virial + virial.T) / 2
 
 
-VOIGT = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
-
-
 def in_gpa(pressure: np.ndarray) -> str:
     """A tensor (3, 3) eV/Å³ for people: one number where it is the same from all sides."""
     tensor = pressure / units.GPA
     if np.array_equal(tensor, tensor[0, 0] * np.eye(3)):
         return f"{tensor[0, 0]:g} GPa"
-    return " ".join(f"{name} {tensor[ab]:g}" for name, ab in VOIGT.items()) + " GPa"
+    return " ".join(f"{name} {tensor[ab]:g}" for name, ab in units.VOIGT.items()) + " GPa"

@@ -99,8 +99,11 @@ def _moves(first, n, bonds, weights, vectors, moves):
 
 
 @njit(cache=True)
-def _normal_matrix(n, vectors, moves, matrix):
-    """``matrix`` (n, n) gets d_k · w d_m: what velocities along the bonds gain by unit impulses along them."""
+def _equations(first, n, bonds, offsets, weights, positions, vectors, moves, matrix):
+    """``matrix`` (n, n) gets d_k · w d_m: what velocities along the bonds gain by unit impulses along them; ``vectors``
+    and ``moves`` as above."""
+    _bond_vectors(first, n, bonds, offsets, positions, vectors)
+    _moves(first, n, bonds, weights, vectors, moves)
     for k in range(n):
         for m in range(n):
             matrix[k, m] = 0.0
@@ -188,9 +191,7 @@ def project(starts, bonds, offsets, weights, positions, momenta):
         matrix, moves = np.empty((most, most)), np.empty((most, most, 3))
         for c in range(chunk * n_molecules // CHUNKS, (chunk + 1) * n_molecules // CHUNKS):
             first, n = starts[c], starts[c + 1] - starts[c]
-            _bond_vectors(first, n, bonds, offsets, positions, vectors)
-            _moves(first, n, bonds, weights, vectors, moves)
-            _normal_matrix(n, vectors, moves, matrix)
+            _equations(first, n, bonds, offsets, weights, positions, vectors, moves, matrix)
             for k in range(n):
                 a, b = bonds[first + k, 0], bonds[first + k, 1]
                 sizes[k] = 0.0
@@ -213,9 +214,7 @@ def constraint_virials(starts, bonds, offsets, weights, positions, momenta, forc
         matrix, moves = np.empty((most, most)), np.empty((most, most, 3))
         for c in range(chunk * n_molecules // CHUNKS, (chunk + 1) * n_molecules // CHUNKS):
             first, n = starts[c], starts[c + 1] - starts[c]
-            _bond_vectors(first, n, bonds, offsets, positions, vectors)
-            _moves(first, n, bonds, weights, vectors, moves)
-            _normal_matrix(n, vectors, moves, matrix)
+            _equations(first, n, bonds, offsets, weights, positions, vectors, moves, matrix)
             for k in range(n):
                 a, b = bonds[first + k, 0], bonds[first + k, 1]
                 sizes[k] = 0.0
@@ -240,9 +239,7 @@ def independence(starts, bonds, offsets, weights, positions):
         matrix, moves = np.empty((most, most)), np.empty((most, most, 3))
         for c in range(chunk * n_molecules // CHUNKS, (chunk + 1) * n_molecules // CHUNKS):
             first, n = starts[c], starts[c + 1] - starts[c]
-            _bond_vectors(first, n, bonds, offsets, positions, vectors)
-            _moves(first, n, bonds, weights, vectors, moves)
-            _normal_matrix(n, vectors, moves, matrix)
+            _equations(first, n, bonds, offsets, weights, positions, vectors, moves, matrix)
             for k in range(n):
                 own[k] = matrix[k, k]
             for k in range(n):

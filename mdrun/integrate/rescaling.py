@@ -53,7 +53,7 @@ class CellRescaling:
         self._comm, self._temperature, self._seed = comm, temperature, seed
         self._tensors: Tensors | None = None  # at the end of the last step
         self._strain = np.zeros((3, 3))
-        self._virial_before = np.zeros((3, 3))
+        self._virial = np.zeros((3, 3))  # this rank's, at that moment
         self._gift = 0.0  # to this rank's atoms, eV
 
     @property
@@ -66,8 +66,7 @@ class CellRescaling:
 
     @timed("integration")
     def before_forces(self, state: State, forces: Forces, step: int) -> None:
-        tensors = self._tensors or measure_tensors(state, forces, self._comm)
-        self._virial_before = virial_that_follows(state, forces).numpy()
+        tensors = self._tensors or self._learn(state, forces)
         self._inner.before_forces(state, forces, step)
         self._strain = self._next_strain(tensors, geometry.volume(state.cell, state.pbc), step)
         stretch, _ = exponential(self._strain)
@@ -82,10 +81,16 @@ class CellRescaling:
     @timed("integration")
     def after_forces(self, state: State, forces: Forces) -> None:
         self._inner.after_forces(state, forces)
-        self._tensors = measure_tensors(state, forces, self._comm)
+        before = self._virial
+        self._learn(state, forces)
         # What the strain did to the potential energy: between its ends, as good as the step is small.
-        virial = (self._virial_before + virial_that_follows(state, forces).numpy()) / 2
-        self._gift -= float((virial * self._strain).sum())
+        self._gift -= float(((before + self._virial) / 2 * self._strain).sum())
+
+    def _learn(self, state: State, forces: Forces) -> Tensors:
+        """What the end of a step leaves to the next one."""
+        self._tensors = measure_tensors(state, forces, self._comm)
+        self._virial = virial_that_follows(state, forces).numpy()
+        return self._tensors
 
     def _next_strain(self, tensors: Tensors, volume: float, step: int) -> np.ndarray:
         pace = self._pace * self.timestep / 3

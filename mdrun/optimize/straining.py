@@ -13,8 +13,8 @@ from torch import Tensor
 from mdrun import cell as geometry
 from mdrun.errors import InputError
 from mdrun.state import State
+from mdrun.units import VOIGT
 
-COMPONENTS = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
 KINDS = ("isotropic", "shape", "full")
 LEAST_EXTENT = 3.0  # Å, of matter along an open axis: a layer of atoms
 
@@ -31,21 +31,18 @@ def allowed_strains(cell: Tensor, pbc: Sequence[bool], kind: str, components: Se
     Args:
         cell: (3, 3) Å.
         kind: ``isotropic``, all periodic directions alike; ``shape``, no change of volume; ``full``.
-        components: the names in ``COMPONENTS`` that may differ from zero.
+        components: the names in ``VOIGT`` that may differ from zero.
 
     Returns:
         (k, 3, 3) symmetric; none strains a direction at right angles to the periodic axes. k may be 0.
     """
-    periodic = cell[torch.tensor(pbc)]
-    along = torch.linalg.pinv(periodic) @ periodic  # onto the span of the periodic axes
+    along = torch.from_numpy(geometry.filled_space(cell, pbc))
     if kind == "isotropic":
         return (along / along.norm())[None] if any(pbc) else torch.zeros((0, 3, 3), dtype=cell.dtype)
-    symmetric = torch.zeros((len(COMPONENTS), 3, 3), dtype=cell.dtype)
-    for one, (a, b) in zip(symmetric, COMPONENTS.values(), strict=True):
-        one[a, b] = one[b, a] = 1.0 if a == b else 0.5**0.5
+    symmetric = torch.from_numpy(geometry.unit_strains(VOIGT.values()))
     rules = [(one - along @ one @ along).flatten() for one in symmetric]
     forbidden = torch.stack(rules, dim=1)
-    masked = torch.diag(torch.tensor([float(name not in components) for name in COMPONENTS], dtype=cell.dtype))
+    masked = torch.diag(torch.tensor([float(name not in components) for name in VOIGT], dtype=cell.dtype))
     trace = torch.einsum("kii->k", symmetric)[None] * float(kind == "shape")
     _, values, rows = torch.linalg.svd(torch.cat([forbidden, masked, trace]))
     return torch.einsum("ka,aij->kij", rows[values < 1e-9], symmetric)
@@ -142,8 +139,7 @@ def _solve(matrix: Tensor, right: Tensor) -> Tensor:
 
 def exponential(symmetric: Tensor) -> Tensor:
     """(3, 3) exp of a symmetric matrix."""
-    values, vectors = np.linalg.eigh(symmetric.numpy())
-    return torch.from_numpy((vectors * np.exp(values)) @ vectors.T)
+    return torch.from_numpy(geometry.exponential(symmetric.numpy())[0])
 
 
 def exponential_slope(symmetric: Tensor, slope: Tensor) -> Tensor:

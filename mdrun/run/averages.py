@@ -103,6 +103,12 @@ def averages_of(series: Mapping[str, np.ndarray]) -> tuple[Average, ...]:
     return tuple(replace(a, error=None) if slow and not a.is_constant else a for a in found)
 
 
+def autocorrelation(values: np.ndarray) -> np.ndarray:
+    """(n,) ρ(t) of a series that is not constant, from 1 at t = 0."""
+    away = values - values.mean()
+    return np.fft.irfft(np.abs(np.fft.rfft(away, 2 * len(values))) ** 2)[: len(values)] / float(away @ away)
+
+
 def average(name: str, values: np.ndarray) -> Average:
     """Mean and standard error of a stationary series, (n,) and finite, n > 0.
 
@@ -119,7 +125,7 @@ def average(name: str, values: np.ndarray) -> Average:
     variance = float(away @ away) / n
     if math.sqrt(variance) <= ROUNDING * abs(mean):
         return Average(name, mean, 0.0, n)
-    rho = np.fft.irfft(np.abs(np.fft.rfft(away, 2 * n)) ** 2)[:n] / (n * variance)
+    rho = autocorrelation(values)
     pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)  # ρ(0) + ρ(1), ρ(2) + ρ(3), ...
     ends = np.flatnonzero(pairs <= 0)
     falling = np.minimum.accumulate(pairs[: ends[0] if len(ends) else len(pairs)])

@@ -16,7 +16,6 @@ THERMOSTATS = (*KICKING, *SCALING)
 BAROSTATS = ("mtk", "stochastic", "berendsen")
 RESCALING = ("stochastic", "berendsen")  # barostats of first order, around any thermostat
 COUPLES = ("xy", "xz", "yz")
-VOIGT = ("xx", "yy", "zz", "yz", "xz", "xy")
 INFINITY = float("inf")
 
 THERMOSTAT_TIME = 100.0  # fs

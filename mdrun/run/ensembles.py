@@ -96,14 +96,16 @@ def _at_constant_volume(
 ) -> Integrator:
     timestep, seed, thermostat = settings.timestep * units.FS, settings.seed or 0, options.thermostat_of(settings)
     temperature = _ramp(settings)
+    integrator: Integrator
     if temperature is None:
-        return _stopping(VelocityVerlet(timestep, motion), settings, comm, state)
-    if thermostat in options.SCALING:
-        scaled = ScaledVerlet(timestep, _scaling_thermostat(settings), n_dof, comm, motion, spares_drift)
-        return _stopping(scaled, settings, comm, state)
-    friction = (options.FRICTION if settings.friction is None else settings.friction) / units.PS
-    kind = Langevin if thermostat == "langevin" else Andersen
-    return _stopping(kind(timestep, temperature, friction, seed, motion), settings, comm, state)
+        integrator = VelocityVerlet(timestep, motion)
+    elif thermostat in options.SCALING:
+        integrator = ScaledVerlet(timestep, _scaling_thermostat(settings), n_dof, comm, motion, spares_drift)
+    else:
+        friction = (options.FRICTION if settings.friction is None else settings.friction) / units.PS
+        kind = Langevin if thermostat == "langevin" else Andersen
+        integrator = kind(timestep, temperature, friction, seed, motion)
+    return _stopping(integrator, settings, comm, state)
 
 
 def _scaling_thermostat(settings: Settings) -> Thermostat:
@@ -126,8 +128,10 @@ def _ramp(settings: Settings) -> Ramp | None:
 def pressure_tensor(settings: Settings) -> np.ndarray:
     """(3, 3) eV/Å³, what the barostat holds."""
     assert settings.pressures is not None
-    xx, yy, zz, yz, xz, xy = settings.pressures
-    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) * units.GPA
+    tensor = np.empty((3, 3))
+    for value, (a, b) in zip(settings.pressures, units.VOIGT.values(), strict=True):
+        tensor[a, b] = tensor[b, a] = value * units.GPA
+    return tensor
 
 
 def warnings(settings: Settings, state: State) -> list[str]:

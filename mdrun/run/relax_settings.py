@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mdrun.run.ensemble_options import INFINITY, VOIGT, refuse
+from mdrun.run.ensemble_options import INFINITY, refuse
 from mdrun.run.settings import Settings
+from mdrun.units import VOIGT
 
 OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
@@ -43,7 +44,7 @@ class RelaxSettings(Settings):
     def strains(self) -> tuple[str, ...]:
         """Components of strain that the cell may make, where it may."""
         if self.cell_mask is None:
-            return VOIGT
+            return tuple(VOIGT)
         return tuple(name.strip() for name in self.cell_mask.lower().split(","))
 
     def check(self) -> None:

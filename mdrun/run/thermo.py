@@ -23,8 +23,7 @@ SCALARS = (
     "step", "time_ps", "temperature_K", "potential_eV", "kinetic_eV", "total_eV", "pressure_GPa", "volume_A3",
     "conserved_eV", "enthalpy_eV", "density_g_cm3",
 )  # fmt: skip
-TENSOR = ("pxx_GPa", "pyy_GPa", "pzz_GPa", "pyz_GPa", "pxz_GPa", "pxy_GPa")
-VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))  # its components
+TENSOR = tuple(f"p{name}_GPa" for name in units.VOIGT)
 CELL = ("a_A", "b_A", "c_A", "alpha_deg", "beta_deg", "gamma_deg")
 COLUMNS = (*SCALARS, *TENSOR, *CELL)
 
@@ -113,7 +112,7 @@ def measure(sim: Simulation, comm: Comm) -> Thermo:
         kinetic_eV=kinetic,
         volume_A3=volume,
         density_g_cm3=mass / volume / units.G_CM3,
-        pressure_tensor=tuple(float(pressures[a, b] + pressures[b, a]) / 2 for a, b in VOIGT),
+        pressure_tensor=tuple(float(pressures[a, b] + pressures[b, a]) / 2 for a, b in units.VOIGT.values()),
         cell_parameters=tuple(geometry.lengths_and_angles(state.cell, state.pbc)),
         stress=-total_virial / volume,
         heat_eV=heat,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mdrun.run.averages import autocorrelation
+
 WINDOW = 5.0
 
 
@@ -14,13 +16,9 @@ def inefficiency(values: np.ndarray) -> float:
     doi 10.1007/978-1-4899-0319-8_6; g is his 2 τ.
     """
     n = len(values)
-    away = values - values.mean()
-    variance = float(away @ away)
-    if n < 3 or variance <= 0:
+    if n < 3 or values.var() <= 0:
         return 1.0
-    spectrum = np.abs(np.fft.rfft(away, 2 * n)) ** 2
-    correlation = np.fft.irfft(spectrum)[:n] / variance
-    sums = 2 * np.cumsum(correlation) - 1
+    sums = 2 * np.cumsum(autocorrelation(values)) - 1
     ends = np.flatnonzero(np.arange(n) >= WINDOW * sums / 2)
     return float(max(sums[ends[0]] if len(ends) else sums[-1], 1.0))
 

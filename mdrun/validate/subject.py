@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from mdrun.integrate.verlet import FREE
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import load_model
+from mdrun.run.ensemble_options import EnsembleOptions
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.settings import Settings
 from mdrun.run.setup import make_domain
@@ -26,12 +27,7 @@ from mdrun.scope import Scope
 from mdrun.state import FIELDS, State
 
 # What settings must change to for no bath to be left.
-CONSTANT_ENERGY = {"ensemble": "nve"} | dict.fromkeys(
-    (
-        "thermostat", "temperature", "thermostat_time", "friction", "barostat", "pressure", "barostat_time",
-        "compressibility", "box", "couple",
-    )
-)  # fmt: skip
+CONSTANT_ENERGY = {f.name: f.default for f in fields(EnsembleOptions)}
 
 
 @dataclass(frozen=True)

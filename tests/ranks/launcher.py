@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from torch.distributed import TCPStore
 
-from mdrun.comm import SHARED_MEMORY
+from mdrun.comm import SHARED_MEMORY, meeting_place
 
 ROOT = Path(__file__).parents[2]
 GRACE = 3.0  # seconds for the others to follow a rank that failed, or to print where they stand
@@ -38,11 +37,10 @@ def launch(n_ranks: int, jobs: str, limit_s: float = 400.0) -> dict[str, np.ndar
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         out = folder / "out.npz"
-        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        _meeting, places = meeting_place(n_ranks)
         processes: list[subprocess.Popen] = []
         try:
-            for rank in range(n_ranks):
-                processes.append(_start(rank, n_ranks, store.port, jobs, out))
+            processes += [_start(place, jobs, out) for place in places]
             trouble = _wait(processes, time.monotonic() + limit_s)
         finally:
             for process in processes:
@@ -55,21 +53,13 @@ def launch(n_ranks: int, jobs: str, limit_s: float = 400.0) -> dict[str, np.ndar
             return dict(found)
 
 
-def _start(rank: int, n_ranks: int, port: int, jobs: str, out: Path) -> subprocess.Popen:
-    environment = os.environ | {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(n_ranks),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(n_ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        SHARED_MEMORY: "0" if n_ranks == 3 else "1",
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RESTART_COUNT": "0",
+def _start(place: dict[str, str], jobs: str, out: Path) -> subprocess.Popen:
+    environment = os.environ | place | {
+        SHARED_MEMORY: "0" if place["WORLD_SIZE"] == "3" else "1",
         "OMP_NUM_THREADS": "1",
         "NUMBA_NUM_THREADS": "1",
-    }
-    with _words(out.parent, rank).open("wb") as stderr:
+    }  # fmt: skip
+    with _words(out.parent, int(place["RANK"])).open("wb") as stderr:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.ranks.worker", jobs, str(out)],
             cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
