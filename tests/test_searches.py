@@ -13,7 +13,7 @@ from ase.optimize import FIRE2
 
 from mdrun.comm import Comm
 from mdrun.optimize.fire import Fire
-from mdrun.optimize.landscape import Landscape, Point, Vector
+from mdrun.optimize.landscape import Landscape, Point, Vector, Vectors
 from mdrun.optimize.lbfgs import HISTORY, LBFGS
 from tests.relaxing import relaxed
 from tests.systems import argon, pfcc, state_of
@@ -104,6 +104,25 @@ def test_the_history_follows_the_atoms():
         assert steps[0] == pytest.approx(steps[1], abs=1e-12)
         other.state.reorder(shuffled)
     assert tuple(other.state.carried[HISTORY].shape) == (N, 22, 3)
+
+
+def test_products_and_sums_of_vectors_have_the_same_bits_wherever_they_lie_in_memory():
+    noise = np.random.default_rng(3)
+    shapes = [(N, 3, 3), (3, 6), (N, 21, 3), (21, 6)]
+    values = [torch.from_numpy(noise.standard_normal(shape)) for shape in shapes]
+    landscape, weights = Landscape(Comm()), noise.standard_normal(21)
+
+    def moved(tensor: torch.Tensor, offset: int) -> torch.Tensor:
+        return torch.empty(tensor.numel() + offset, dtype=tensor.dtype)[offset:].view(tensor.shape).copy_(tensor)
+
+    seen = set()
+    for offsets in itertools.product(range(4), repeat=4):
+        parts = [moved(*pair) for pair in zip(values, offsets, strict=True)]
+        new, old = Vectors(*parts[:2]), Vectors(*parts[2:])
+        total = old.combined(weights)
+        products = landscape.inner_products(new, old)
+        seen.add((products.tobytes(), total.rows.numpy().tobytes(), total.cell.numpy().tobytes()))
+    assert len(seen) == 1
 
 
 def test_fire_takes_the_steps_of_ases():
