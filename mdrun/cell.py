@@ -175,7 +175,7 @@ def smallest_stretch(deformation: Tensor) -> float:
 
 
 def mapped(rows: Tensor, matrix: Tensor) -> Tensor:
-    """(n, 3) rows @ matrix, (3, 3), with the same bits wherever in memory the rows lie; a library's product has not."""
+    """(n, 3) rows @ matrix, (3, 3); on the CPU with the same bits wherever the rows lie, unlike a library's product."""
     m = matrix.to(rows)
     if not rows.is_cpu:
         return rows @ m

@@ -111,10 +111,7 @@ def test_the_directory_alone_repeats_the_relaxation(piped, folder, tmp_path):
     assert (kept["cell"], kept["pressure"], kept["model"]) == ("full", 2.0, "sw")
     assert "temperature" not in kept
     call("relax", "--config", folder / "silicon.run" / "config.toml", "--out", "again", cwd=tmp_path).expect(0)
-    # Not to the last bit: a process that compiles the kernels and one that loads them were seen to differ by rounding.
-    again, first = rows(tmp_path / "again"), rows(folder / "silicon.run")
-    assert len(again) == len(first)
-    assert [list(row.values()) for row in again] == [pytest.approx(list(row.values()), abs=1e-6) for row in first]
+    assert (tmp_path / "again/thermo.csv").read_bytes() == (folder / "silicon.run/thermo.csv").read_bytes()
     refused = call("simulate", "--config", folder / "silicon.run" / "config.toml", cwd=tmp_path).expect(2)
     assert "'optimizer' is no option" in refused.err
 
