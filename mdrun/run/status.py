@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shlex
 import socket
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -158,5 +159,5 @@ def way_on(status: RunStatus) -> str | None:
     if status.state not in ("stopped", "died", "failed"):
         return None
     if status.checkpoint_step is None:
-        return "it left no checkpoint: start it again"
-    return f"mdrun resume {os.fspath(status.directory)} goes on from step {status.checkpoint_step}"
+        return "start it again: it left no checkpoint"
+    return f"mdrun resume {shlex.quote(os.fspath(status.directory))} (from step {status.checkpoint_step})"
