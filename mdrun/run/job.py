@@ -197,6 +197,8 @@ class Job:
         """Write a checkpoint; called by all ranks."""
         self._checkpoint(sim)
         self._kept_step = sim.step or None  # the input itself is none
+        self._told_at = 0.0
+        self._tell_monitors(sim)
 
     def _tell_monitors(self, sim: Simulation) -> None:
         """Keep status.json near the present, at no more than one write a second."""

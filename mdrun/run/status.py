@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import socket
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import psutil
 
 from mdrun.errors import InputError
-from mdrun.run.directory import STATUS
+from mdrun.run.directory import CHECKPOINT, STATUS
 
 RUNNING = "running"
 MOST_BYTES = 64 << 20  # a kilobyte for each rank of the largest run there is
@@ -86,7 +87,7 @@ def read_status(directory: Path) -> RunStatus:
         raise InputError(f"{directory} {what}; mdrun status takes the directory of a run.")
     try:
         text = _text_of(path)
-        age = max(now().timestamp() - path.stat().st_mtime, 0.0)
+        age = max(time.time() - path.stat().st_mtime, 0.0)
     except FileNotFoundError as error:
         raise InputError(f"{directory} holds no run: there is no {STATUS} in it.") from error
     except OSError as error:
@@ -158,6 +159,6 @@ def way_on(status: RunStatus) -> str | None:
     """What to do with a run that did not come to its end; None where that is nothing."""
     if status.state not in ("stopped", "died", "failed"):
         return None
-    if status.checkpoint_step is None:
+    if not (status.directory / CHECKPOINT).exists():  # that of a killed run may be newer than its status
         return "start it again: it left no checkpoint"
-    return f"mdrun resume {shlex.quote(os.fspath(status.directory))} (from step {status.checkpoint_step})"
+    return f"mdrun resume {shlex.quote(os.fspath(status.directory))}"
