@@ -11,6 +11,7 @@ import typer
 from mdrun import __version__
 from mdrun.cli.relax import relax
 from mdrun.cli.simulate import simulate
+from mdrun.cli.status import status
 from mdrun.cli.validate import validate
 from mdrun.launch import launch_environment
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(simulate)
 app.command()(relax)
 app.command()(validate)
+app.command()(status)
 
 
 def _show_version(wanted: bool) -> None:

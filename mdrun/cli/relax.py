@@ -73,6 +73,7 @@ def relax(
     backend: str = _as_simulate("backend"),
     precision: str = _as_simulate("precision"),
     threads: int = _as_simulate("threads"),
+    max_hours: float = _as_simulate("max_hours"),
     comm_timeout: float = _as_simulate("comm_timeout"),
     config: Path = _as_simulate("config"),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks.", rich_help_panel=EXECUTION),

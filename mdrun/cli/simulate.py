@@ -102,10 +102,13 @@ def simulate(
         OUTPUT,
         show_default=str(Settings.trajectory_every),
     ),
-    checkpoint_every: int = _option(
-        "Steps between checkpoints, beside one at the end; 0 never.",
+    checkpoint_every: str = _option(
+        "Between checkpoints, beside one at the end: steps as in 10000, or time as in 90s, 15min or 2h; 0 never.",
         OUTPUT,
         show_default=str(Settings.checkpoint_every),
+    ),
+    max_hours: float = _option(
+        "Stop at 99 % of this time from the start on, with a checkpoint and exit code 75, as after SIGTERM.", EXECUTION
     ),
     skin: float = _option("Reach of halo and list beyond the cutoff, Å.", EXECUTION, show_default=str(Settings.skin)),
     check_every: int = _option(

@@ -14,6 +14,7 @@ from mdrun.errors import InputError
 
 THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
 STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
+STOP = "STOP"  # made by the user: the run stops
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
 FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import time
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 from mdrun import __version__
 from mdrun.comm import Comm
-from mdrun.errors import EXIT_INPUT, EXIT_OK
+from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
@@ -19,12 +20,15 @@ from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, STOP, THERMO, TRAJECTORY, RunDirectory
 from mdrun.run.ensembles import make_integrator
+from mdrun.run.pulse import Pulse
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
+from mdrun.run.signals import Signals
 from mdrun.run.simulation import Observer, Simulation, run, start
+from mdrun.run.status import RUNNING, now, outlook, this_process
 from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
 from mdrun.run.trajectory import TrajectoryFile
 from mdrun.scope import Scope
@@ -46,6 +50,10 @@ class Outcome:
     reason: str = "all steps done"
     exit_code: int = EXIT_OK
     averages: Averages | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.exit_code == EXIT_STOPPED
 
     @property
     def steps_per_second(self) -> float:
@@ -78,6 +86,7 @@ class Job:
         self.n_threads = 0
         self._loop_began: float | None = None
         self._told_at = 0.0
+        self._kept_step: int | None = None  # of the last checkpoint
 
     def execute(self) -> Outcome:
         """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
@@ -86,6 +95,10 @@ class Job:
             InputError: before any work, the user's input is wrong.
             SimulationError: the system became unphysical.
         """
+        with Signals(self.comm.rank) as self._signals:
+            return self._execute()
+
+    def _execute(self) -> Outcome:
         comm, is_writer = self.comm, self.comm.rank == 0
         self.n_threads = set_threads(self.settings.threads)
         shared, state, template = None, None, None
@@ -100,7 +113,7 @@ class Job:
         shared = comm.broadcast(shared)
         state = state or empty_state(shared)
         self.n_atoms = shared.n_atoms
-        self._write_status("running")
+        self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
         state.move_to(backend.device)
@@ -113,7 +126,8 @@ class Job:
             sim = Simulation(state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift)
             self.sim = sim
             thermometer = Thermometer(comm)
-            sim.observers = self._observers(shared.settings, template, thermometer)
+            self._pulse = self._pulse_of(shared.settings)
+            sim.observers = [*self._observers(shared.settings, template, thermometer), Observer(1, self._pulse, False)]
             start(sim)
             first = thermometer(sim)
             if is_writer:
@@ -121,7 +135,7 @@ class Job:
             outcome = self._loop(sim, shared, thermometer, first)
         if is_writer:
             self.listener.finished(outcome)
-            self._write_status("stopped" if outcome.exit_code else "finished", outcome=outcome)
+            self._write_status("stopped" if outcome.is_stopped else "finished", outcome=outcome)
             assert self.directory is not None
             self.directory.release()
         return outcome
@@ -136,19 +150,25 @@ class Job:
         """In the run directory; None on ranks that don't write."""
         return self.directory.path / name if self.directory is not None else None
 
+    def _pulse_of(self, settings: Settings) -> Pulse:
+        seconds = settings.checkpoint_cadence.seconds
+        return Pulse(
+            self.comm, self._signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
+        )
+
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
         file = self._file
         frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
-        checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
-        ends = (settings.checkpoint_every, settings.n_steps)
+        self._checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
+        often = settings.checkpoint_cadence
+        ends = () if often.is_never else (often.steps, settings.n_steps)
         self.rows = Rows(thermometer)
         return [
             Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
             Observer(settings.log_every, self.rows),
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
-            *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
-            Observer(settings.log_every, self._tell_monitors, needs_totals=False),
+            *(Observer(every, self._keep, needs_totals=False) for every in ends),
             *self.listener.observers(thermometer, settings.log_every),
         ]
 
@@ -157,6 +177,8 @@ class Job:
         reason, exit_code = self._advance(sim, shared.settings)
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
+        if sim.forces.energy is None:  # where it stopped, nobody had asked for it
+            sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
         return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code, averages)
@@ -165,14 +187,25 @@ class Job:
         """All steps; why it ended, and with what exit code."""
         sim.observers = [*sim.observers, _at_the_end(settings.n_steps)]
         run(sim, settings.n_steps)
-        return "all steps done", EXIT_OK
+        stopped = sim.stopping if sim.step < settings.n_steps else None
+        if stopped:
+            self._keep(sim)
+        self._pulse.clear()
+        return (stopped, EXIT_STOPPED) if stopped else ("all steps done", EXIT_OK)
+
+    def _keep(self, sim: Simulation) -> None:
+        """Write a checkpoint; called by all ranks."""
+        self._checkpoint(sim)
+        self._kept_step = sim.step or None  # the input itself is none
+        self._told_at = 0.0
+        self._tell_monitors(sim)
 
     def _tell_monitors(self, sim: Simulation) -> None:
         """Keep status.json near the present, at no more than one write a second."""
-        now = time.perf_counter()
-        if self._loop_began is not None and now - self._told_at > 1.0:
-            self._told_at = now
-            self._write_status("running")
+        time_now = time.perf_counter()
+        if self._loop_began is not None and time_now - self._told_at > 1.0:
+            self._told_at = time_now
+            self._write_status(RUNNING)
 
     def _write_status(
         self,
@@ -189,10 +222,14 @@ class Job:
         began = self._loop_began
         seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
         figures = outcome.ranks if outcome else []
+        rate = step / seconds if seconds > 0 else 0.0
+        n_steps = self.settings.n_steps
         self.directory.write_status(
             {
                 "state": state,
                 "step": step,
+                "n_steps": n_steps,
+                "checkpoint_step": self._kept_step,
                 "exit_code": outcome.exit_code if outcome else exit_code,
                 "reason": outcome.reason if outcome else reason,
                 "n_atoms": self.n_atoms,
@@ -201,7 +238,11 @@ class Job:
                 "device": self.settings.device,
                 "backend": self.settings.backend,
                 "loop_seconds": seconds,
-                "atom_steps_per_second": self.n_atoms * step / seconds if seconds > 0 else 0.0,
+                "steps_per_second": rate,
+                "atom_steps_per_second": self.n_atoms * rate,
+                **outlook(n_steps - step, rate if state == RUNNING else 0.0),
+                "updated": now().isoformat(),
+                **this_process(),
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
                 "balance": asdict(outcome.balance) if outcome else None,
                 "rank_figures": [asdict(r) for r in figures],
@@ -232,6 +273,7 @@ def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:
     return {a.name: {"mean": a.mean, "error": a.error, "n_effective": a.n_effective} for a in averages.averages}
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Of mdrun and of what it computes with."""
     packages = {name: version(name) for name in ("torch", "numpy", "numba", "ase")}

@@ -78,7 +78,6 @@ class RelaxJob(Job):
             Observer(settings.log_every, ThermoFile(self._file(THERMO), thermometer, columns)),
             Observer(settings.trajectory_every, self._frames),
             Observer(settings.log_every, RanksFile(self._file(RANKS)), needs_totals=False),
-            Observer(settings.log_every, self._tell_monitors, needs_totals=False),
             *self.listener.observers(thermometer, settings.log_every),
         ]
 
@@ -89,8 +88,11 @@ class RelaxJob(Job):
             self._frames(sim)
         TrajectoryFile(self._file(RELAXED), self._template, self.comm, self._thermometer)(sim)
         state = how_far(self._relaxation)
+        self._pulse.clear()
         if is_done:
             return f"converged: {state}", EXIT_OK
+        if sim.stopping and sim.step < settings.n_steps:
+            return f"stopped after {sim.step} steps by {sim.stopping}: {state}", EXIT_STOPPED
         return f"not converged after {sim.step} steps: {state}", EXIT_STOPPED
 
 

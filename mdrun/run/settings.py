@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
+from mdrun.run.cadence import Cadence, cadence
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -49,7 +50,8 @@ class Settings(EnsembleOptions):
     check_every: int = 1
     log_every: int = 100
     trajectory_every: int = 1000
-    checkpoint_every: int = 10000
+    checkpoint_every: int | str = "15min"
+    max_hours: float | None = None
     comm_timeout: float = 600.0
 
     @property
@@ -61,6 +63,10 @@ class Settings(EnsembleOptions):
     @property
     def directory(self) -> Path:
         return Path(self.out) if self.out is not None else Path(Path(self.structure).name).with_suffix(".run")
+
+    @property
+    def checkpoint_cadence(self) -> Cadence:
+        return cadence(self.checkpoint_every, "checkpoint-every")
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
@@ -86,9 +92,12 @@ class Settings(EnsembleOptions):
         refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
         refuse(not 0 <= self.skin < INFINITY, "skin", self.skin, "a length in Å not below 0")
         refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
-        for name in ("log_every", "trajectory_every", "checkpoint_every", "zero_momentum_every"):
+        for name in ("log_every", "trajectory_every", "zero_momentum_every"):
             every = getattr(self, name)
             refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
+        cadence(self.checkpoint_every, "checkpoint-every")  # or it is refused
+        hours = self.max_hours
+        refuse(hours is not None and not 0 < hours < INFINITY, "max-hours", hours, "a time in hours above 0")
         refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
         refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
         refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")

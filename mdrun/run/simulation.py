@@ -42,6 +42,7 @@ class Simulation:
         motion: free, or with constraints, whose forces count in the pressure.
         spares_drift: the temperature is that of the motion about the centre of mass.
         forces: at the present positions, with energy and virial on the steps that an observer needs them.
+        stopping: why the loop ends before its last step, once an observer knows: on every rank at the same step.
     """
 
     state: State
@@ -53,6 +54,7 @@ class Simulation:
     spares_drift: bool = False
     observers: Sequence[Observer] = ()
     step: int = 0
+    stopping: str | None = None
     forces: Forces = field(init=False)
 
 
@@ -72,13 +74,15 @@ def start(sim: Simulation) -> None:
 
 
 def run(sim: Simulation, n_steps: int) -> None:
-    """Advance by ``n_steps``.
+    """Advance by ``n_steps``, or until an observer says why not.
 
     Raises:
         SimulationError: the system became unphysical; the text names the last good step.
     """
     with naming_the_step(sim):
         for _ in range(n_steps):
+            if sim.stopping:
+                break
             sim.integrator.before_forces(sim.state, sim.forces, sim.step)  # half kick, drift
             look_back(sim)
             sim.step += 1
