@@ -28,7 +28,8 @@ def test_steps_and_times(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", [-1, "-1", "", "min", "15m", "1e3", "5 steps", "0min", "0.0s", "-5min", "nan h", "1_000", "٣", "9" * 400 + "h"]
+    "text",
+    [-1, "-1", "", "min", "15m", "1e3", "5 steps", "0min", "0.0s", "-5min", "nan h", "1_000", "٣", "9" * 400 + "h"],
 )
 def test_anything_else_is_refused_by_name(text):
     with pytest.raises(InputError, match=r"--checkpoint-every .*steps as in 10000.*15min"):
