@@ -296,7 +296,7 @@ class Domain:
 
         Args:
             state: as it is now, ``carried[THEN]`` its positions at that rebuild. Any rank may hold any atom.
-            kept: of any number of ranks; from the same number, rows and lists have the same order.
+            kept: what ``keep`` gave on any number of ranks; from as many, rows and lists have the same order.
         """
         now, cell = state.positions, state.cell
         state.positions = state.carried.pop(THEN)
@@ -320,9 +320,11 @@ class Domain:
 
     def _is_uneven(self) -> bool:
         p = self.partitioner
+        if self.comm.size == 1 or p.imbalance <= p.fresh_imbalance:
+            return False
         growth = p.imbalance - p.fresh_imbalance
         is_chance = growth * self.owned_by_rank.mean() ** 0.5 < 1  # a rank's atoms, were they a gas's
-        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
+        return p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
 
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""

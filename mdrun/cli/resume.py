@@ -38,11 +38,8 @@ def resume(
     On as many ranks and threads as before every number that follows is the same as if it had never stopped. Output
     files are cut back to the checkpoint. What is not given here stays as it was.
     """
-    given = {
-        name: value for name, value in locals().items() if value is not None and name not in ("directory", "debug")
-    }
-    given |= {"out": directory, "resume": True, "overwrite": False}
-    given = {"device": "auto", "backend": "auto", **given}
+    said = {name: value for name, value in locals().items() if value is not None and name not in ("directory", "debug")}
+    given = {"device": "auto", "backend": "auto", "out": directory, "resume": True, **said}
 
     def look() -> None:
         if not (directory / CONFIG).is_file():

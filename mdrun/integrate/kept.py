@@ -50,8 +50,8 @@ def restore(thing: Any, kept: Mapping[str, list], share: np.ndarray) -> None:
     sizes = [np.size(_numbers(owner, name)) for _, owner, name in places]
     if sum(sizes) != len(share):
         raise ValueError(f"{len(share)} shares were kept, {sum(sizes)} are wanted")
-    for (_, owner, name), values in zip(places, np.split(share, np.cumsum(sizes)[:-1]), strict=True):
-        _put(owner, name, values.reshape(np.shape(_numbers(owner, name))))
+    for (_, owner, name), end, size in zip(places, np.cumsum(sizes), sizes, strict=True):
+        _put(owner, name, share[end - size : end].reshape(np.shape(_numbers(owner, name))))
 
 
 def _walk(thing: Any, kind: str, prefix: str = "") -> Iterator[tuple[str, Any, str]]:

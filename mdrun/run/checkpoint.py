@@ -134,10 +134,8 @@ def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows) -> None:
     comm, arrays = sim.domain.comm, checkpoint.arrays
     shares = arrays["rank_shares"]
     is_alike = len(shares) == comm.size
-    if is_alike:
-        share = shares[comm.rank]
-    else:
-        share = shares.sum(axis=0) if comm.rank == 0 else np.zeros(shares.shape[1])
+    whole = shares.sum(axis=0) * (comm.rank == 0)
+    share = shares[comm.rank] if is_alike else whole
     try:
         kept.restore(sim.integrator, checkpoint.variables, share)
     except ValueError as error:

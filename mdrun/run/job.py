@@ -218,7 +218,7 @@ class Job:
         reason, exit_code = self._advance(sim, shared.settings)
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
-        if sim.forces.energy is None:  # where it stopped, nobody had asked for it
+        if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
             sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
@@ -227,7 +227,6 @@ class Job:
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
-        sim.observers = [*sim.observers, _at_the_end(settings.n_steps)]
         run(sim, settings.n_steps - sim.step)
         stopped = sim.stopping if sim.step < settings.n_steps else None
         if stopped:
@@ -301,11 +300,6 @@ class Job:
         else:
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
-
-
-def _at_the_end(n_steps: int) -> Observer:
-    """Nobody to tell, but it makes the last step's energy known: the summary shows it."""
-    return Observer(max(n_steps, 1), lambda sim: None)
 
 
 def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:

@@ -112,7 +112,7 @@ def settings_of(values: dict[str, Any]) -> Settings:
     names = {f.name for f in fields(Settings)}
     if unknown := sorted(set(values) - names):
         raise InputError(f"the checkpoint has options that this mdrun does not know: {', '.join(unknown)}.")
-    known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return Settings(**known)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
@@ -81,12 +82,13 @@ def go_on(sim: Simulation, kept: Mapping[str, np.ndarray]) -> None:
     """Halo, list and forces, with totals, of a step that was made before, without a look: who looked then has it.
 
     Args:
-        kept: see ``Domain.restore``. Step and observers are those of the run that goes on.
+        kept: ``cell``, and what ``Domain.restore`` takes. Step and observers are those of the run that goes on.
 
     Raises:
         SimulationError: as ``start`` does.
     """
     with naming_the_step(sim):
+        sim.state.cell = torch.from_numpy(kept["cell"].copy())  # integrators were made with the one at the start
         sim.domain.restore(sim.state, kept)
         sim.model.warm_up(sim.domain)
         sim.forces = sim.model(sim.domain, totals=True)
