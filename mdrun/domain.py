@@ -5,6 +5,7 @@ Kernels see an open, image-free frame: ``positions[:, j] - positions[:, i]``, no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,8 +25,10 @@ from mdrun.late import Late
 from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
+PARTITION = ("axis", "cut", "lower", "upper")  # a partition's arrays
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
 NOWHERE = 1e15  # Å; its square is finite in single precision too
+THEN = "positions_then"  # what a state carries for ``Domain.restore``
 FAST = 4  # steps from one rebuild to the next, after which displacements are read at once
 REPARTITION_AT = 1.02  # cut space anew once the imbalance has grown so far, and by more than chance
 
@@ -256,7 +259,7 @@ class Domain:
         width = (self.ghost_width / self._heights).numpy()
         self.plan = plan_halo(frac, self.boxes, width, state.pbc, self.comm, self.backend.images_within)
         self._adopt_ghosts(state)
-        self._box_then, self._lattice = box, state.n_lattice_changes
+        self._box_then, self._cell_then, self._lattice = box, state.cell.clone(), state.n_lattice_changes
         self._learn_strain(state)
         self.backend.move_owned(state.positions, self._shifts, self._then, state.cell, self._strain, self.packed)
         self._refresh_ghosts(state.cell)
@@ -269,11 +272,59 @@ class Domain:
         self._was_outrun = self._is_unseen = self._is_due = False
         self._steps_since_check, self._steps_since_build, self._moved = 0, 0, 0.0
 
+    @property
+    def positions_then(self) -> Tensor:
+        """(n_owned, 3) Å, at the last rebuild."""
+        return self._then
+
+    def keep(self) -> dict[str, np.ndarray]:
+        """What a run that goes on from here needs beside ``positions_then``, to see the lists and rows that this one
+        sees; the same on every rank. A collective, once nothing is left to look back at."""
+        partition = self.partitioner.partition
+        assert partition is not None
+        was_outrun = self.comm.all_max(torch.tensor(float(self._was_outrun)))
+        since = (self._steps_since_check, self._steps_since_build, self._looks_late, self._is_due, float(was_outrun))
+        return {
+            "cell_then": self._cell_then.numpy(),
+            "since_rebuild": np.array(since, dtype=np.float64),
+            "fresh_imbalance": np.array(self.partitioner.fresh_imbalance),
+            **{f"partition_{name}": getattr(partition, name) for name in PARTITION},
+        }
+
+    def restore(self, state: State, kept: Mapping[str, np.ndarray]) -> None:
+        """Rebuild as the last rebuild was, then follow the atoms to where they are.
+
+        Args:
+            state: as it is now, ``carried[THEN]`` its positions at that rebuild. Any rank may hold any atom.
+            kept: what ``keep`` gave on any number of ranks; from as many, rows and lists have the same order.
+        """
+        now, cell = state.positions, state.cell
+        state.positions = state.carried.pop(THEN)
+        state.cell = torch.from_numpy(kept["cell_then"].copy())
+        state.carried["positions_now"] = now
+        if len(kept["partition_cut"]) == self.comm.size - 1:
+            self.partitioner.partition = Partition(*(kept[f"partition_{name}"] for name in PARTITION))
+            self.partitioner.fresh_imbalance = self.partitioner.imbalance = float(kept["fresh_imbalance"])
+        self.rebuild(state)
+        state.positions, state.cell = state.carried.pop("positions_now"), cell
+        self._learn_strain(state)
+        moved2 = self.backend.move_owned(
+            state.positions, self._shifts, self._then, state.cell, self._strain, self.packed
+        )
+        self._refresh_ghosts(state.cell)
+        self._moved = moved2**0.5
+        checked, built, looks_late, is_due, was_outrun = kept["since_rebuild"].tolist()
+        self._steps_since_check, self._steps_since_build = int(checked), int(built)
+        self._looks_late, self._is_due = self.backend.looks_late and bool(looks_late), bool(is_due)
+        self._was_outrun = bool(was_outrun)
+
     def _is_uneven(self) -> bool:
         p = self.partitioner
+        if self.comm.size == 1 or p.imbalance <= p.fresh_imbalance:
+            return False
         growth = p.imbalance - p.fresh_imbalance
         is_chance = growth * self.owned_by_rank.mean() ** 0.5 < 1  # a rank's atoms, were they a gas's
-        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
+        return p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
 
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""

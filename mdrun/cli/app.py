@@ -10,6 +10,7 @@ import typer
 
 from mdrun import __version__
 from mdrun.cli.relax import relax
+from mdrun.cli.resume import resume
 from mdrun.cli.simulate import simulate
 from mdrun.cli.status import status
 from mdrun.cli.validate import validate
@@ -24,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(simulate)
+app.command()(resume)
 app.command()(relax)
 app.command()(validate)
 app.command()(status)

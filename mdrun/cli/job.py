@@ -12,13 +12,21 @@ from mdrun.run.settings import Settings, make_settings, read_config
 Load = Callable[[], tuple[Callable[..., Any], Callable[[int], Any]]]  # what makes a job, and a reporter for a rank
 
 
-def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings], load: Load) -> int:
+def run_job(
+    given: dict,
+    config: Path | None,
+    debug: bool,
+    kind: type[Settings],
+    load: Load,
+    look: Callable[[], None] | None = None,
+) -> int:
     """Run a command's job on this rank, to its end or to the words that say why not.
 
     Args:
         given: the flags that the user gave, by option.
         config: a TOML file with others.
         kind: the command's settings.
+        look: called before anything else, to refuse what can be known to be wrong.
         load: called once the process is ready for what it imports: the job and who tells of it.
 
     Returns:
@@ -52,7 +60,7 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
             given[name] = os.fspath(given[name])
     comm, job, reporter = Comm(), None, None
     try:
-        settings = _settings_or_mistake(given, config, kind)
+        settings = _settings_or_mistake(given, config, kind, look)
         comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
         if isinstance(settings, InputError):  # told once the ranks have met, by one of them
             raise settings
@@ -67,8 +75,12 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
     return outcome.exit_code
 
 
-def _settings_or_mistake(given: dict, config: Path | None, kind: type[Settings]) -> Settings | InputError:
+def _settings_or_mistake(
+    given: dict, config: Path | None, kind: type[Settings], look: Callable[[], None] | None
+) -> Settings | InputError:
     try:
+        if look is not None:
+            look()
         return make_settings(read_config(config, kind) if config else {}, given, kind)
     except InputError as mistake:
         return mistake

@@ -56,6 +56,9 @@ def simulate(
         show_default="langevin; nose-hoover or bussi under pressure",
     ),
     temperature: str = _option("The thermostat's, K; 300:600 goes from one to the other.", RUN, metavar="K[:K]"),
+    ramp_steps: int = _option(
+        "How many steps a --temperature that goes from one to another takes.", RUN, show_default="all"
+    ),
     thermostat_time: float = _option(
         "Time constant of nose-hoover, bussi and berendsen, fs.", RUN, show_default=str(options.THERMOSTAT_TIME)
     ),
@@ -92,6 +95,14 @@ def simulate(
     seed: int = _option("Of all random numbers; a fresh one is drawn, shown and kept if not given.", RUN),
     out: Path = _option("Run directory.", OUTPUT, show_default="STRUCTURE.run"),
     overwrite: bool = _option("Replace the run that is in the directory.", OUTPUT, "--overwrite"),
+    resume: bool = _option(
+        "Go on with the run that is in the directory from its last checkpoint; start where there is none.",
+        OUTPUT,
+        "--resume",
+    ),
+    allow_changes: str = _option(
+        "Options, with commas, that a run that goes on may change, as in timestep,temperature.", OUTPUT, metavar="NAMES"
+    ),
     log_every: int = _option(
         "Steps between rows of thermo.csv and ranks.csv; 0 never.",
         OUTPUT,

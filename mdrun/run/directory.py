@@ -22,16 +22,19 @@ FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPO
 class RunDirectory:
     """Held by the writing rank for the life of the run."""
 
-    def __init__(self, path: Path, inputs: list[Path], overwrite: bool) -> None:
+    def __init__(self, path: Path, inputs: list[Path], overwrite: bool, keep: bool = False) -> None:
         """Make or claim ``path``.
 
         Args:
             inputs: files that the run reads, which it must not write.
+            overwrite: replace the run that is there.
+            keep: go on with the run that is there.
 
         Raises:
             InputError: it exists already, another run holds it, it can't be made, or holds an input.
         """
         self.path = path
+        self.is_new = not keep
         for name in FILES:
             for source in inputs:
                 if source.resolve() == (path / name).resolve():
@@ -50,22 +53,28 @@ class RunDirectory:
         except OSError as error:
             raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
         present = [name for name in FILES if (path / name).exists()]
-        if any(path.iterdir()) and not overwrite:
+        if not keep and not overwrite and any(path.iterdir()):
             raise InputError(
                 f"the run directory {path} exists and is not empty. Choose another --out, or give --overwrite to "
                 "replace the run in it."
             )
         if not os.access(path, os.W_OK):
             raise InputError(f"the run directory {path} can't be written to.")
-        for name in present:
-            (path / name).unlink()
+        if not keep:
+            for name in present:
+                (path / name).unlink()
 
     def release(self) -> None:
         """Let another run have it; what happens anyway once nobody knows of it."""
         self._release()
 
     def discard(self) -> None:
-        """Take back what was written, and the directory where nothing else is in it: the run never began."""
+        """Take back what was written, and the directory where nothing else is in it: the run never began.
+
+        What an earlier part of the run wrote stays.
+        """
+        if not self.is_new:
+            return
         for name in FILES:
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -16,18 +16,19 @@ from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
-from mdrun.potentials.registry import load_model, with_absolute_paths
+from mdrun.potentials.registry import load_model
 from mdrun.run.averages import Averages, Rows
-from mdrun.run.checkpoint import CheckpointFile
+from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, STOP, THERMO, TRAJECTORY, RunDirectory
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.pulse import Pulse
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
+from mdrun.run.resume import Past, as_it_was, empty_then, find_past, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
 from mdrun.run.signals import Signals
-from mdrun.run.simulation import Observer, Simulation, run, start
+from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
 from mdrun.run.status import RUNNING, now, outlook, this_process
 from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
 from mdrun.run.trajectory import TrajectoryFile
@@ -87,6 +88,7 @@ class Job:
         self._loop_began: float | None = None
         self._told_at = 0.0
         self._kept_step: int | None = None  # of the last checkpoint
+        self._first_step = 0  # that this process computed from
 
     def execute(self) -> Outcome:
         """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
@@ -101,17 +103,24 @@ class Job:
     def _execute(self) -> Outcome:
         comm, is_writer = self.comm, self.comm.rank == 0
         self.n_threads = set_threads(self.settings.threads)
-        shared, state, template = None, None, None
+        shared, state, template, checkpoint = None, None, None, None
         if is_writer:
+            past = self._past()
             shared, state, structure = self._read()
             template = structure.atoms
+            if past is not None:
+                shared = self._take_up(past, shared, state)
+                checkpoint = past.checkpoint.without_atoms()
             self.settings = settings = shared.settings
-            inputs = [Path(settings.structure)]
-            self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
-            kept = replace(settings, model=with_absolute_paths(shared.model))
-            write_config(kept, self.directory.path / CONFIG)
-        shared = comm.broadcast(shared)
-        state = state or empty_state(shared)
+            if self.directory is None:
+                may_replace = settings.overwrite or settings.resume
+                self.directory = RunDirectory(settings.directory, [Path(settings.structure)], may_replace)
+            write_config(to_be_kept(settings), self.directory.path / CONFIG)
+        shared, checkpoint = comm.broadcast((shared, checkpoint))
+        if state is None:
+            state = empty_state(shared)
+            if checkpoint is not None:
+                empty_then(state)
         self.n_atoms = shared.n_atoms
         self._write_status(RUNNING)
 
@@ -127,9 +136,9 @@ class Job:
             self.sim = sim
             thermometer = Thermometer(comm)
             self._pulse = self._pulse_of(shared.settings)
+            self._outputs = checkpoint.outputs if checkpoint is not None else {}
             sim.observers = [*self._observers(shared.settings, template, thermometer), Observer(1, self._pulse, False)]
-            start(sim)
-            first = thermometer(sim)
+            first = self._begin(sim, checkpoint, thermometer)
             if is_writer:
                 self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
@@ -140,8 +149,37 @@ class Job:
             self.directory.release()
         return outcome
 
+    def _past(self) -> Past | None:
+        """The run to go on with, where that was asked for and there is one; its directory is this run's from now on."""
+        past = find_past(self.settings) if self.settings.resume else None
+        if past is not None:
+            self.directory = past.directory
+            self.settings = as_it_was(self.settings, past.checkpoint)
+        return past
+
     def _read(self) -> tuple[Shared, State, Structure]:
         return read_input(self.settings)
+
+    def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
+        """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
+        settings = shared.settings
+        allowed = (settings.allow_changes or "").replace("-", "_").split(",")
+        changes = refuse_changes(settings, past.checkpoint, allowed)
+        take_up(state, past.checkpoint, settings.structure)
+        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes))
+
+    def _begin(self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer) -> Thermo:
+        """The first step's forces, or those of the step that the run goes on from; what is measured there."""
+        if checkpoint is None:
+            start(sim)
+            return thermometer(sim)
+        assert self.rows is not None
+        self._first_step = self._kept_step = sim.step = checkpoint.step
+        go_on(sim, checkpoint.arrays)
+        put_back(checkpoint, sim, self.rows)
+        first = thermometer(sim)
+        as_then(sim)
+        return first
 
     def _integrator(self, shared: Shared, state: State, motion: Motion) -> Integrator:
         return make_integrator(shared.settings, shared.n_dof, self.comm, state, motion, shared.spares_drift)
@@ -158,16 +196,19 @@ class Job:
 
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
         file = self._file
-        frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
-        self._checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
+        thermo = ThermoFile(file(THERMO), thermometer, at=self._outputs.get(THERMO))
+        frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer, at=self._outputs.get(TRAJECTORY))
+        ranks = RanksFile(file(RANKS), at=self._outputs.get(RANKS))
+        self.rows = Rows(thermometer)
+        outputs = {THERMO: thermo.position, TRAJECTORY: frames.position, RANKS: ranks.position}
+        self._checkpoint = CheckpointFile(file(CHECKPOINT), to_be_kept(settings), self.comm, outputs, self.rows)
         often = settings.checkpoint_cadence
         ends = () if often.is_never else (often.steps, settings.n_steps)
-        self.rows = Rows(thermometer)
         return [
-            Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
+            Observer(settings.log_every, thermo),
             Observer(settings.log_every, self.rows),
             Observer(settings.trajectory_every, frames),
-            Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
+            Observer(settings.log_every, ranks, needs_totals=False),
             *(Observer(every, self._keep, needs_totals=False) for every in ends),
             *self.listener.observers(thermometer, settings.log_every),
         ]
@@ -177,16 +218,16 @@ class Job:
         reason, exit_code = self._advance(sim, shared.settings)
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
-        if sim.forces.energy is None:  # where it stopped, nobody had asked for it
+        if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
             sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
-        return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code, averages)
+        n_steps = sim.step - self._first_step
+        return Outcome(shared, ranks, balance(ranks), first, last, n_steps, seconds, reason, exit_code, averages)
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
-        sim.observers = [*sim.observers, _at_the_end(settings.n_steps)]
-        run(sim, settings.n_steps)
+        run(sim, settings.n_steps - sim.step)
         stopped = sim.stopping if sim.step < settings.n_steps else None
         if stopped:
             self._keep(sim)
@@ -222,7 +263,7 @@ class Job:
         began = self._loop_began
         seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
         figures = outcome.ranks if outcome else []
-        rate = step / seconds if seconds > 0 else 0.0
+        rate = max(step - self._first_step, 0) / seconds if seconds > 0 else 0.0
         n_steps = self.settings.n_steps
         self.directory.write_status(
             {
@@ -256,16 +297,11 @@ class Job:
         input forbade before its first step."""
         if self.directory is None:
             return
-        if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == 0):
+        if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == self._first_step):
             self.directory.discard()
         else:
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
-
-
-def _at_the_end(n_steps: int) -> Observer:
-    """Nobody to tell, but it makes the last step's energy known: the summary shows it."""
-    return Observer(max(n_steps, 1), lambda sim: None)
 
 
 def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:

@@ -17,6 +17,7 @@ from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble
 
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "numba", "torch")
+ONCE = ("overwrite", "resume", "allow_changes")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
 
 
@@ -42,6 +43,8 @@ class Settings(EnsembleOptions):
     seed: int | None = None
     out: str | None = None
     overwrite: bool = False
+    resume: bool = False
+    allow_changes: str | None = None
     device: str = "auto"
     backend: str = "auto"
     precision: str | None = None
@@ -110,6 +113,8 @@ class Settings(EnsembleOptions):
         start = self.init_temperature
         bad = start is not None and not 0 <= start < INFINITY
         refuse(bad, "init-temperature", start, "a temperature in K not below 0")
+        if self.resume and self.overwrite:
+            raise InputError("--resume goes on with the run in --out, --overwrite replaces it: give one.")
         if self.steps is not None and self.time is not None:
             raise InputError("--steps and --time both say how long to run: give one.")
 
@@ -189,12 +194,13 @@ def make_settings(
 def write_config(settings: Settings, path: Path) -> None:
     """The effective configuration: the command with ``--config`` of it repeats the run, from whatever directory.
 
-    The leave to overwrite was given for one run, and is not kept.
+    What was said for one start is not kept: the leave to overwrite, to go on, to change.
     """
     import tomli_w
 
     values = {name: getattr(settings, name) for name in settings.options() if getattr(settings, name) is not None}
-    del values["overwrite"]
+    for name in ONCE:
+        values.pop(name, None)
     values["replicate"] = list(settings.replicate)
     values["structure"] = os.path.abspath(settings.structure)
     values["out"] = os.path.abspath(settings.directory)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+import numpy as np
+import torch
 
 from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
@@ -42,6 +45,7 @@ class Simulation:
         motion: free, or with constraints, whose forces count in the pressure.
         spares_drift: the temperature is that of the motion about the centre of mass.
         forces: at the present positions, with energy and virial on the steps that an observer needs them.
+        counted_from: step from which on rebuilds, traffic and time are counted.
         stopping: why the loop ends before its last step, once an observer knows: on every rank at the same step.
     """
 
@@ -54,6 +58,7 @@ class Simulation:
     spares_drift: bool = False
     observers: Sequence[Observer] = ()
     step: int = 0
+    counted_from: int = 0
     stopping: str | None = None
     forces: Forces = field(init=False)
 
@@ -71,6 +76,31 @@ def start(sim: Simulation) -> None:
         CLOCK.reset()
         sim.domain.comm.bytes_sent = 0
         observe(sim)
+
+
+def go_on(sim: Simulation, kept: Mapping[str, np.ndarray]) -> None:
+    """Halo, list and forces, with totals, of a step that was made before, without a look: who looked then has it.
+
+    Args:
+        kept: ``cell``, and what ``Domain.restore`` takes. Step and observers are those of the run that goes on.
+
+    Raises:
+        SimulationError: as ``start`` does.
+    """
+    with naming_the_step(sim):
+        sim.state.cell = torch.from_numpy(kept["cell"].copy())  # integrators were made with the one at the start
+        sim.domain.restore(sim.state, kept)
+        sim.model.warm_up(sim.domain)
+        sim.forces = sim.model(sim.domain, totals=True)
+        CLOCK.reset()
+        sim.domain.comm.bytes_sent = 0
+
+
+def as_then(sim: Simulation) -> None:
+    """The forces from the loop that was run at this step: with and without totals they may differ in the last bit."""
+    if not needs_totals(sim):
+        with naming_the_step(sim):
+            sim.forces = sim.model(sim.domain, totals=False)
 
 
 def run(sim: Simulation, n_steps: int) -> None:

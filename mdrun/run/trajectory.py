@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mdrun.comm import Comm
+from mdrun.run.appending import open_text, written
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.state import FIELDS, Field
@@ -53,16 +54,22 @@ class TrajectoryFile:
     Velocities are the ``momenta`` column, in sqrt(amu·eV), which is what ASE reads back as velocities.
     """
 
-    def __init__(self, path: Path | None, template: Atoms | None, comm: Comm, thermometer: Thermometer) -> None:
-        """``path`` and ``template`` are None on ranks that don't write."""
+    def __init__(
+        self, path: Path | None, template: Atoms | None, comm: Comm, thermometer: Thermometer, at: int | None = None
+    ) -> None:
+        """``path`` and ``template`` are None on ranks that don't write; ``at``: go on there, see ``open_text``."""
         self._comm = comm
         self._thermometer = thermometer
-        self._file: TextIO | None = path.open("w", encoding="utf-8") if path is not None else None
+        self._file: TextIO | None = open_text(path, at) if path is not None else None
         if template is not None:
             self._numbers = template.numbers.astype(np.uint8)
             self._constants = {n: v for n, v in template.arrays.items() if n not in ("numbers", "positions", "momenta")}
             self._header = template[:0]
             self._header.info = dict(template.info)
+
+    def position(self) -> int:
+        """Bytes written, and safe; 0 on ranks that don't write."""
+        return 0 if self._file is None else written(self._file)
 
     def __call__(self, sim: Simulation) -> None:
         thermo = self._thermometer(sim)
