@@ -33,5 +33,9 @@ class SimulationError(MdrunError):
     exit_code = EXIT_UNPHYSICAL
 
 
+class OutputError(MdrunError):
+    """A file of the run can't be written: the disk is full, its directory was removed or became read-only."""
+
+
 class PeerError(MdrunError):
     """Another rank failed or stopped answering; this one only follows it down."""

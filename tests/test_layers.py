@@ -16,7 +16,7 @@ MOST_LINES = 500
 LAYERS = (
     "mdrun errors units clock launch cache",
     "cell philox noise state vectors lanes late lookup buffers compiler",
-    "mailbox comm",
+    "mailbox last_words comm",
     "decompose neighbors backends domain",
     "context strategies verbs",
     "potentials",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+import uuid
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,18 @@ from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.directory import (
+    CHECKPOINT,
+    CONFIG,
+    RANKS,
+    THERMO,
+    TRAJECTORY,
+    RunDirectory,
+    amend_status,
+    claims_the_word,
+    writing,
+)
+from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.settings import Settings, write_config
@@ -62,7 +74,7 @@ class Listener(Protocol):
     def finished(self, outcome: Outcome) -> None: ...
 
 
-class Job:
+class Job(Witness):
     """One run. ``directory`` and ``sim`` are there once they exist, for whoever has to write down an early end."""
 
     looks_late: bool | None = None  # what the backend does by default
@@ -74,6 +86,7 @@ class Job:
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
+        self.run_id = ""  # once all ranks have it
         self.n_atoms = 0
         self.n_threads = 0
         self._loop_began: float | None = None
@@ -96,8 +109,9 @@ class Job:
             inputs = [Path(settings.structure)]
             self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
             kept = replace(settings, model=with_absolute_paths(shared.model))
-            write_config(kept, self.directory.path / CONFIG)
-        shared = comm.broadcast(shared)
+            with writing(self.directory.path / CONFIG):
+                write_config(kept, self.directory.path / CONFIG)
+        shared, self.run_id = comm.broadcast((shared, uuid.uuid4().hex))
         state = state or empty_state(shared)
         self.n_atoms = shared.n_atoms
         self._write_status("running")
@@ -143,6 +157,7 @@ class Job:
         ends = (settings.checkpoint_every, settings.n_steps)
         self.rows = Rows(thermometer)
         return [
+            *self._on_guard(settings),
             Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
             Observer(settings.log_every, self.rows),
             Observer(settings.trajectory_every, frames),
@@ -166,6 +181,15 @@ class Job:
         sim.observers = [*sim.observers, _at_the_end(settings.n_steps)]
         run(sim, settings.n_steps)
         return "all steps done", EXIT_OK
+
+    def _on_guard(self, settings: Settings) -> list[Observer]:
+        """Look whether the directory is there before anything is written to it."""
+
+        def look(sim: Simulation) -> None:
+            if self.directory is not None:
+                self.directory.check_presence()
+
+        return [Observer(every, look, needs_totals=False) for every in {settings.log_every, settings.trajectory_every}]
 
     def _tell_monitors(self, sim: Simulation) -> None:
         """Keep status.json near the present, at no more than one write a second."""
@@ -192,6 +216,7 @@ class Job:
         self.directory.write_status(
             {
                 "state": state,
+                "run": self.run_id,
                 "step": step,
                 "exit_code": outcome.exit_code if outcome else exit_code,
                 "reason": outcome.reason if outcome else reason,
@@ -220,6 +245,15 @@ class Job:
         else:
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
+
+    def speaks(self) -> bool:
+        return claims_the_word(self.settings.directory, self.run_id)
+
+    def stand_in(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
+        changes = {"state": "failed", "exit_code": exit_code, "reason": reason}
+        if last_good_step is not None:
+            changes["step"] = last_good_step
+        amend_status(self.settings.directory, self.run_id, changes)
 
 
 def _at_the_end(n_steps: int) -> Observer:

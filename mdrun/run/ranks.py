@@ -13,6 +13,7 @@ import torch
 
 from mdrun import cell as geometry
 from mdrun.clock import CLOCK, SECTIONS
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 
 
@@ -157,13 +158,16 @@ class RanksFile:
         """``path`` is None on ranks that don't write."""
         self._file: TextIO | None = None
         if path is not None:
-            self._file = path.open("w", newline="")
+            self._path = path
+            with writing(path):
+                self._file = path.open("w", newline="")
             self._writer = csv.writer(self._file, lineterminator="\n")
             self._writer.writerow([f.name for f in fields(RankFigures)])
 
     def __call__(self, sim: Simulation) -> None:
         everyone = figures_of_all(sim)
         if self._file is not None:
-            for figures in everyone:
-                self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
-            self._file.flush()
+            with writing(self._path, self._file):
+                for figures in everyone:
+                    self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
+                self._file.flush()

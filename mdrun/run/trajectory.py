@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mdrun.comm import Comm
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.state import FIELDS, Field
@@ -57,7 +58,11 @@ class TrajectoryFile:
         """``path`` and ``template`` are None on ranks that don't write."""
         self._comm = comm
         self._thermometer = thermometer
-        self._file: TextIO | None = path.open("w", encoding="utf-8") if path is not None else None
+        self._file: TextIO | None = None
+        if path is not None:
+            self._path = path
+            with writing(path):
+                self._file = path.open("w", encoding="utf-8")
         if template is not None:
             self._numbers = template.numbers.astype(np.uint8)
             self._constants = {n: v for n, v in template.arrays.items() if n not in ("numbers", "positions", "momenta")}
@@ -77,8 +82,9 @@ class TrajectoryFile:
         header.set_cell(sim.state.cell.numpy())
         columns = {"positions": frame["positions"].numpy(), **_move_mask(frame["mobile"].numpy()), **self._constants}
         columns |= {name: frame[name].numpy() for name in ("momenta", "forces")}
-        write_frame(self._file, header, self._numbers, columns)
-        self._file.flush()
+        with writing(self._path, self._file):
+            write_frame(self._file, header, self._numbers, columns)
+            self._file.flush()
 
 
 def _move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:

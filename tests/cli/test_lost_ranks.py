@@ -1,0 +1,101 @@
+"""Ranks that are killed, that stop answering, or lie beyond a cut cable: the others end in time, one of them tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ase.io
+import numpy as np
+import pytest
+
+from mdrun.comm import SHARED_MEMORY
+from mdrun.last_words import FAREWELL, PATIENCE
+from tests.cli.launcher import MDRUN, Ended, Program, srun, torchrun, wait_all
+from tests.cli.test_rank_errors import told
+from tests.systems import pfcc
+
+TIMEOUT_S = 4
+# The wait, the store's silence (once), rank 0's, the farewell; and room for a busy machine.
+LIMIT_S = TIMEOUT_S + 2 * PATIENCE + FAREWELL + 30
+ENDLESS = ("--steps", 10_000_000, "--log-every", 20, "--checkpoint-every", 20, "--comm-timeout", TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("lost")
+    ase.io.write(path / "argon.xyz", pfcc(4, 2, 2))
+    return path
+
+
+def begin(folder: Path, name: str, n_ranks: int, shared_memory: str) -> list[Program]:
+    """Ranks at work, that have written two checkpoints."""
+    words = ("simulate", "argon.xyz", *ENDLESS, "--init-temperature", 20, "--out", name)
+    ranks = srun(n_ranks, *words, cwd=folder, env={SHARED_MEMORY: shared_memory})
+    wait_for_checkpoints(folder / name, ranks)
+    return ranks
+
+
+def wait_for_checkpoints(directory: Path, ranks: list[Program], limit_s: float = 120.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not (directory / "checkpoint.previous.npz").exists():
+        if time.monotonic() > deadline or any(rank.process.poll() is not None for rank in ranks):
+            for rank in ranks:
+                rank.kill()
+            pytest.fail(f"the run did not come to work: {[rank.so_far() for rank in ranks]}")
+        time.sleep(0.05)
+
+
+def check_directory(directory: Path, message: str) -> None:
+    """What is left says how it ended, and a whole checkpoint is there."""
+    status = json.loads((directory / "status.json").read_text())
+    assert (status["state"], status["exit_code"], status["reason"]) == ("failed", 1, message)
+    steps = []
+    for name in ("checkpoint.npz", "checkpoint.previous.npz"):
+        if (directory / name).exists():
+            with np.load(directory / name, allow_pickle=False) as file:
+                assert np.isfinite(file["positions"]).all()
+                steps.append(json.loads(str(file["meta"]))["step"])
+    assert steps
+    assert not list(directory.glob(".checkpoint*"))
+
+
+def lose(folder: Path, n_ranks: int, victim: int, how: signal.Signals, shared_memory: str) -> None:
+    name = f"{n_ranks}-{victim}-{how.name}-{shared_memory}"
+    ranks = begin(folder, name, n_ranks, shared_memory)
+    survivors = [rank for r, rank in enumerate(ranks) if r != victim]
+    try:
+        os.kill(ranks[victim].process.pid, how)
+        began = time.monotonic()
+        ends = wait_all(survivors, LIMIT_S)
+        print(name, f"{time.monotonic() - began:.1f} s", ends)
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert {ended.code for ended in ends} == {1}
+    message = told(ends)
+    assert "lost contact with another rank" in message
+    check_directory(folder / name, message)
+
+
+WAYS = pytest.mark.parametrize("shared_memory", ["0", "1"], ids=["sockets", "shared-memory"])
+
+
+@WAYS
+def test_a_rank_that_stops_answering_is_waited_for_so_long_and_no_longer(folder, shared_memory):
+    """Rank 0, which holds the store and the files: the hardest to miss."""
+    lose(folder, 2, 0, signal.SIGSTOP, shared_memory)
+
+
+@WAYS
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize(("n_ranks", "victim"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+def test_whoever_is_lost_and_however_one_of_the_others_tells(folder, n_ranks, victim, how, shared_memory):
+    lose(folder, n_ranks, victim, how, shared_memory)
