@@ -10,6 +10,7 @@ import contextlib
 import gc
 import math
 import os
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
@@ -112,7 +113,7 @@ class ProcessComm(Comm):
         except RuntimeError as error:
             raise PeerError(
                 f"rank {self.rank} lost contact with another rank, or waited more than {self._timeout_s:g} s for it "
-                f"(--comm-timeout): {str(error).splitlines()[0]}"
+                f"(--comm-timeout): {_cause(error)}"
             ) from error
 
     @timed("communication")
@@ -250,6 +251,12 @@ class HostComm(ProcessComm):
     def close(self) -> None:
         super().close()
         self._mailbox.close()
+
+
+def _cause(error: RuntimeError) -> str:
+    """The library's words, without its source's address and its jokes."""
+    line = str(error).splitlines()[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(" This is typically")[0]
 
 
 def _as_bytes(rows: Tensor) -> np.ndarray:

@@ -21,6 +21,7 @@ from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
 from mdrun.late import Late
+from mdrun.neighborhood import neighborhood_of
 from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
@@ -99,7 +100,7 @@ class Domain:
         )
         self._found = Late(self.backend.device)  # largest squared displacement here; whether any rank wants to rebuild
         self._looks_late = self._is_unseen = self._is_due = False
-        self._steps_since_build = 0
+        self._steps_since_build = self._n_follows = 0
         self._moved: float | Tensor = 0.0
         self.plan: HaloPlan | None = None
 
@@ -151,6 +152,7 @@ class Domain:
         Raises:
             SimulationError: an atom leapt farther than the list reaches, or than the cell is thick.
         """
+        self._n_follows += 1
         if self.plan is None or self._is_due or state.n_lattice_changes != self._lattice:
             self.rebuild(state)
             return
@@ -231,8 +233,17 @@ class Domain:
         raise SimulationError(
             f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
             f"{', ...' if len(far) > 8 else ''}): moved {float(moved[far].max()):.3g} Å at once, farther than "
-            f"{limit:.3g} Å. Lower --timestep or relax the structure first."
+            f"{limit:.3g} Å. Lower --timestep or relax the structure first.",
+            neighborhood_of(far, self, None, self._then + self._shifts @ state.cell.to(self._then)),
         )
+
+    def last_build(self) -> tuple[dict[str, Tensor], Tensor, int] | None:
+        """Atoms owned here (ids, types, unwrapped positions) and the cell at the last rebuild, which all ranks made
+        together, and how many steps ago that was; None before the first."""
+        if self.plan is None:
+            return None
+        then = {"ids": self.ids[: self.n_owned], "types": self.types[: self.n_owned], "positions": self._then}
+        return then, self._box_then, self._n_follows
 
     @timed("neighbor")
     def rebuild(self, state: State) -> None:
@@ -311,6 +322,7 @@ class Domain:
         self.packed[:-1, 3] = self.types
         self.packed[-1, 3] = 0
         self._then = state.positions.clone()
+        self._n_follows = 0
 
     def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool | Tensor = False) -> bool | Tensor:
         """Send images to where they are mirrored; whether any rank wants to rebuild."""

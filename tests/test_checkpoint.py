@@ -171,7 +171,7 @@ def test_a_write_that_fails_leaves_what_was_there(path, monkeypatch):  # A-43
         raise OSError("No space left on device")
 
     monkeypatch.setattr(np, "savez", break_off)
-    with pytest.raises(OutputError, match="checkpoint.npz can't be written: No space"):
+    with pytest.raises(OutputError, match=r"checkpoint.npz can't be written: No space"):
         write_whole(path, step=np.array(3))
     monkeypatch.setattr(np, "savez", whole)
     assert {p.name for p in path.parent.iterdir()} == {"checkpoint.npz", "checkpoint.previous.npz"}
@@ -187,7 +187,10 @@ def test_the_name_is_taken_only_after_the_bytes_are_on_the_disk(path, monkeypatc
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append(Path(b).name), replace(a, b))[1])
     write_whole(path, step=np.array(1))
     write_whole(path, step=np.array(2))
-    first, second = ["fsync", "checkpoint.npz", "fsync"], ["fsync", "checkpoint.previous.npz", "checkpoint.npz", "fsync"]
+    first, second = (
+        ["fsync", "checkpoint.npz", "fsync"],
+        ["fsync", "checkpoint.previous.npz", "checkpoint.npz", "fsync"],
+    )
     assert order == first + second  # the second fsync is of the directory
 
 

@@ -17,7 +17,7 @@ LAYERS = (
     "mdrun errors units clock launch cache",
     "cell philox noise state vectors lanes late lookup buffers compiler",
     "mailbox last_words comm",
-    "decompose neighbors backends domain",
+    "decompose neighbors backends neighborhood domain",
     "context strategies verbs",
     "potentials",
     "scope",

@@ -36,6 +36,9 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
     # Torch's arrays on large pages, where the system leaves that to the program: a tenth off a step of a million atoms.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
+    if not debug:  # its C++ parts tell of a lost connection in a page, beside our line
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
     from mdrun.cache import keep_kernels
     from mdrun.launch import give_back_large_blocks
 

@@ -19,10 +19,10 @@ class Witness:
         """On the rank that failed, before others know: keep what shows why, and say where."""
         return ""
 
-    def keep_share(self) -> None:
+    def keep_share(self, error: BaseException) -> None:
         """On every rank of a system that became unphysical: write down its share of the last good atoms."""
 
-    def join_shares(self, n_ranks: int) -> str:
+    def join_shares(self, n_ranks: int, last_good_step: int | None) -> str:
         """On rank 0: make one file of the shares, and say so. With 0 ranks: their shares are not all there."""
         return ""
 
@@ -83,12 +83,13 @@ def _end_with_atoms(error: BaseException, verdict: _Verdict, comm: Comm, witness
     _let_go(error)
     comm.disconnect()
     with contextlib.suppress(Exception):
-        witness.keep_share()
+        witness.keep_share(error)
     if words is not None:
         words.part_is_there()
     if comm.rank == 0:
         with contextlib.suppress(Exception):
-            more = witness.join_shares(comm.size if words is None or words.parts_are_there() else 0)
+            are_there = words is None or words.parts_are_there()
+            more = witness.join_shares(comm.size if are_there else 0, verdict.last_good_step)
     more += _write_down(verdict, more, witness)
     if words is not None:
         words.told(more)

@@ -18,6 +18,7 @@ from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.averages import Averages, Rows
+from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import (
@@ -86,6 +87,7 @@ class Job(Witness):
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
+        self._atoms: Structure | None = None  # on the rank that writes
         self.run_id = ""  # once all ranks have it
         self.n_atoms = 0
         self.n_threads = 0
@@ -105,6 +107,7 @@ class Job(Witness):
         if is_writer:
             shared, state, structure = self._read()
             template = structure.atoms
+            self._atoms = structure
             self.settings = settings = shared.settings
             inputs = [Path(settings.structure)]
             self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
@@ -156,10 +159,12 @@ class Job(Witness):
         checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
         ends = (settings.checkpoint_every, settings.n_steps)
         self.rows = Rows(thermometer)
+        most = settings.max_temperature
         return [
             *self._on_guard(settings),
             Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
             Observer(settings.log_every, self.rows),
+            *([Observer(settings.log_every, Limit(most, thermometer, self.comm))] if most is not None else []),
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
             *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
@@ -245,6 +250,26 @@ class Job(Witness):
         else:
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
+
+    def evidence(self, error: BaseException) -> str:
+        around = getattr(error, "neighborhood", None)
+        if around is None or self.sim is None:
+            return ""
+        path = write_neighborhood(around, self.sim, str(error), self.settings.directory)
+        return "" if path is None else f" {path} has what is around."
+
+    def keep_share(self, error: BaseException) -> None:
+        if self.sim is None or self.sim.step == 0:  # the input is what there is
+            return
+        share = share_of(self.sim, getattr(error, "state_is_whole", False))
+        if share is not None:
+            LastGood(self.settings.directory, self.run_id).keep(share, self.comm.rank)
+
+    def join_shares(self, n_ranks: int, last_good_step: int | None) -> str:
+        if self._atoms is None or self.sim is None or self.sim.step == 0:
+            return ""
+        good = self.sim.step if last_good_step is None else last_good_step
+        return LastGood(self.settings.directory, self.run_id).join(n_ranks, self._atoms.atoms, self._atoms.mobile, good)
 
     def speaks(self) -> bool:
         return claims_the_word(self.settings.directory, self.run_id)

@@ -38,6 +38,7 @@ class Settings(EnsembleOptions):
     time: float | None = None
     init_temperature: float | None = None
     zero_momentum_every: int = 0
+    max_temperature: float | None = None
     seed: int | None = None
     out: str | None = None
     overwrite: bool = False
@@ -101,6 +102,9 @@ class Settings(EnsembleOptions):
         start = self.init_temperature
         bad = start is not None and not 0 <= start < INFINITY
         refuse(bad, "init-temperature", start, "a temperature in K not below 0")
+        most = self.max_temperature
+        refuse(most is not None and not 0 < most < INFINITY, "max-temperature", most, "a temperature in K above 0")
+        refuse(most is not None and self.log_every == 0, "log-every", 0, "steps, at which --max-temperature looks")
         if self.steps is not None and self.time is not None:
             raise InputError("--steps and --time both say how long to run: give one.")
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
 from mdrun.errors import MdrunError, SimulationError
@@ -122,15 +124,21 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:  # a model that would leave must not leave the other ranks waiting
         if isinstance(error, SimulationError):
-            last = (
-                f"The last good step is {sim.step - 1}."
-                if sim.step > 0
-                else "No step was made: the input or its options are at fault."
-            )
-            told: MdrunError = SimulationError(f"step {sim.step}: {error} {last}")
+            if error.state_is_whole:
+                last = ""
+            elif sim.step > 0:
+                last = f" The last good step is {sim.step - 1}."
+            else:
+                last = " No step was made: the input or its options are at fault."
+            around = error.neighborhood
+            if around is not None and np.isnan(around.forces).all():
+                around = around.with_old_forces(sim.forces.forces)
+            told: MdrunError = SimulationError(f"step {sim.step}: {error}{last}", around)
+            told.state_is_whole = error.state_is_whole
         elif isinstance(error, MdrunError):
             told = error
         else:
             told = MdrunError(f"step {sim.step}: {type(error).__name__}: {error}")
-        told.last_good_step = max(sim.step - 1, 0)
+        # Where all ranks stopped together, the step itself is whole, though not as wished.
+        told.last_good_step = sim.step if told.state_is_whole else max(sim.step - 1, 0)
         raise told from (error if told is not error else error.__cause__)

@@ -80,14 +80,14 @@ class TrajectoryFile:
         if bool(torch.isfinite(thermo.stress).all()):
             header.info["stress"] = thermo.stress.numpy()
         header.set_cell(sim.state.cell.numpy())
-        columns = {"positions": frame["positions"].numpy(), **_move_mask(frame["mobile"].numpy()), **self._constants}
+        columns = {"positions": frame["positions"].numpy(), **move_mask(frame["mobile"].numpy()), **self._constants}
         columns |= {name: frame[name].numpy() for name in ("momenta", "forces")}
         with writing(self._path, self._file):
             write_frame(self._file, header, self._numbers, columns)
             self._file.flush()
 
 
-def _move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
+def move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
     """The column that ASE makes constraints of: a flag for each atom where these will do, else for each component."""
     if mobile.all():
         return {}

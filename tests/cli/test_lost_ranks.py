@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,7 +14,7 @@ import pytest
 
 from mdrun.comm import SHARED_MEMORY
 from mdrun.last_words import FAREWELL, PATIENCE
-from tests.cli.launcher import MDRUN, Ended, Program, srun, torchrun, wait_all
+from tests.cli.launcher import Program, srun, wait_all
 from tests.cli.test_rank_errors import told
 from tests.systems import pfcc
 
