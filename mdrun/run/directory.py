@@ -143,7 +143,7 @@ def replace_status(path: Path, status: dict[str, Any]) -> None:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not path.exists():
             raise
         # The blocks that the file has are its own still: new text that fits needs no others.
         with path.open("r+b") as file:

@@ -109,7 +109,8 @@ def _write_down(verdict: _Verdict, more: str, witness: Witness) -> str:
     try:
         witness.failed(verdict.message + more, verdict.code, verdict.last_good_step)
     except Exception as trouble:
-        return f" (status.json could not be written: {getattr(trouble, 'strerror', None) or trouble})"
+        cause = trouble.__cause__ or trouble
+        return f" (status.json could not be written: {getattr(cause, 'strerror', None) or cause}.)"
     return ""
 
 
