@@ -113,7 +113,7 @@ class ProcessComm(Comm):
         except RuntimeError as error:
             raise PeerError(
                 f"rank {self.rank} lost contact with another rank, or waited more than {self._timeout_s:g} s for it "
-                f"(--comm-timeout): {_cause(error)}"
+                f"(--comm-timeout): {_cause(error)}. Look what became of that rank: its memory, its host, the network."
             ) from error
 
     @timed("communication")
@@ -256,7 +256,7 @@ class HostComm(ProcessComm):
 def _cause(error: RuntimeError) -> str:
     """The library's words, without its source's address and its jokes."""
     line = str(error).splitlines()[0]
-    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(" This is typically")[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(" This is typically")[0].rstrip(".")
 
 
 def _as_bytes(rows: Tensor) -> np.ndarray:

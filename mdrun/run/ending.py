@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mdrun.comm import Comm
@@ -54,11 +56,31 @@ def end_with_error(error: BaseException, comm: Comm, witness: Witness, debug: bo
     Returns:
         The exit code.
     """
-    verdict = _verdict(error, comm, witness)
-    if debug:
-        traceback.print_exception(error)
-    if verdict.code == EXIT_UNPHYSICAL:
-        return _end_with_atoms(error, verdict, comm, witness)
+    with _left_in_peace():
+        verdict = _verdict(error, comm, witness)
+        if debug:
+            traceback.print_exception(error)
+        end = _end_with_atoms if verdict.code == EXIT_UNPHYSICAL else _end
+        end(error, verdict, comm, witness)
+    return verdict.code
+
+
+@contextlib.contextmanager
+def _left_in_peace() -> Iterator[None]:
+    """Without heed of SIGTERM: where a rank was killed, launchers send it to the others at once, and SIGKILL if they
+    are still there in half a minute."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except ValueError:  # not in the main thread
+        before = None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _end(error: BaseException, verdict: _Verdict, comm: Comm, witness: Witness) -> None:
     message = verdict.message + _write_down(verdict, "", witness)
     words = comm.last_words
     if words is not None:
@@ -74,10 +96,9 @@ def end_with_error(error: BaseException, comm: Comm, witness: Witness, debug: bo
         if verdict.is_ours and not verdict.is_cut_off and not is_told:
             _stand_in(verdict, witness)
         words.leave()
-    return verdict.code
 
 
-def _end_with_atoms(error: BaseException, verdict: _Verdict, comm: Comm, witness: Witness) -> int:
+def _end_with_atoms(error: BaseException, verdict: _Verdict, comm: Comm, witness: Witness) -> None:
     """The same where the atoms of all ranks go into a file first: the others must know before they can help."""
     words, more = comm.last_words, ""
     _let_go(error)
@@ -101,7 +122,6 @@ def _end_with_atoms(error: BaseException, verdict: _Verdict, comm: Comm, witness
         _print(verdict.message + more)
     if words is not None:
         words.leave()
-    return verdict.code
 
 
 def _write_down(verdict: _Verdict, more: str, witness: Witness) -> str:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import ase.io
 import numpy as np
+import psutil
 import pytest
 
 from mdrun.comm import SHARED_MEMORY
 from mdrun.last_words import FAREWELL, PATIENCE
-from tests.cli.launcher import MDRUN, Ended, Program, srun, wait_all
+from tests.cli.launcher import MDRUN, Ended, Program, srun, torchrun, wait_all
 from tests.cli.test_rank_errors import told
 from tests.systems import pfcc
 
@@ -100,6 +101,22 @@ def test_a_rank_that_stops_answering_is_waited_for_so_long_and_no_longer(folder,
 @pytest.mark.parametrize(("n_ranks", "victim"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
 def test_whoever_is_lost_and_however_one_of_the_others_tells(folder, n_ranks, victim, how, shared_memory):
     lose(folder, n_ranks, victim, how, shared_memory)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_under_torchrun_which_ends_the_others_one_of_them_tells_first(folder, victim):
+    name = f"torchrun-{victim}"
+    words = ("simulate", "argon.xyz", *ENDLESS, "--init-temperature", 20, "--out", name)
+    program = torchrun(2, "--no-python", MDRUN, *words, cwd=folder)
+    wait_for_checkpoints(folder / name, [program])
+    ranks = psutil.Process(program.process.pid).children(recursive=True)
+    next(rank for rank in ranks if rank.environ().get("RANK") == str(victim)).kill()
+    ended = program.wait(LIMIT_S)
+    assert ended.code != 0
+    messages = [line for line in ended.err.splitlines() if line.startswith("mdrun: ")]
+    assert len(messages) == 1
+    check_directory(folder / name, messages[0].removeprefix("mdrun: "))
 
 
 # Two hosts: name spaces of the network, joined by a cable
