@@ -21,7 +21,7 @@ from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
 from mdrun.late import Late
-from mdrun.neighborhood import neighborhood_of
+from mdrun.neighborhood import Neighborhood, Rows, neighborhood_of
 from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
@@ -234,8 +234,14 @@ class Domain:
             f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
             f"{', ...' if len(far) > 8 else ''}): moved {float(moved[far].max()):.3g} Å at once, farther than "
             f"{limit:.3g} Å. Lower --timestep or relax the structure first.",
-            neighborhood_of(far, self, None, self._then + self._shifts @ state.cell.to(self._then)),
+            self.around(far, then=(self._then + self._shifts @ state.cell.to(self._then))[far]),
         )
+
+    def around(self, rows: Tensor, forces: Tensor | None = None, then: Tensor | None = None) -> Neighborhood:
+        """What lies around owned rows (k,) that something is wrong with, and around where they were then (k, 3)."""
+        ids, types, positions = (values.cpu().numpy() for values in (self.ids, self.types, self.positions.T))
+        seen = Rows(self.comm.rank, ids, types, positions, self.n_owned, self.ghost_width)
+        return neighborhood_of(rows.cpu().numpy(), seen, forces, None if then is None else then.cpu().numpy())
 
     def last_build(self) -> tuple[dict[str, Tensor], Tensor, int] | None:
         """Atoms owned here (ids, types, unwrapped positions) and the cell at the last rebuild, which all ranks made

@@ -37,13 +37,14 @@ class SimulationError(MdrunError):
     Attributes:
         neighborhood: what lies around the atoms concerned, an ``mdrun.neighborhood.Neighborhood``; None where no atom
             of this rank is.
+        ids: of the atoms concerned, where who found them does not see what is around.
     """
 
     exit_code = EXIT_UNPHYSICAL
 
-    def __init__(self, message: str, neighborhood: Any = None) -> None:
+    def __init__(self, message: str, neighborhood: Any = None, ids: Any = None) -> None:
         super().__init__(message)
-        self.neighborhood = neighborhood
+        self.neighborhood, self.ids = neighborhood, ids
 
 
 class OutputError(MdrunError):

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from mdrun.domain import Domain
-
 MOST = 100  # atoms whose surroundings are looked at; where more went wrong, these show how
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a rank sees: ids (n,), types (n,), positions (n, 3) Å, the first ``n_owned`` its own; how far it sees, Å."""
+
+    rank: int
+    ids: np.ndarray
+    types: np.ndarray
+    positions: np.ndarray
+    n_owned: int
+    reach: float
 
 
 @dataclass(frozen=True)
@@ -50,42 +58,41 @@ class Neighborhood:
 
 
 def neighborhood_of(
-    rows: Tensor, domain: Domain, forces: Tensor | None = None, then: Tensor | None = None
+    rows: np.ndarray, seen: Rows, forces: Tensor | None = None, then: np.ndarray | None = None
 ) -> Neighborhood:
     """The surroundings of owned rows.
 
     Args:
         rows: (k,) of atoms that offend; of more than ``MOST`` the first.
         forces: (n_owned, 3), if they are known.
-        then: (n_owned, 3) where owned rows were at the last rebuild, in the same frame; what is near that is shown too.
+        then: (k, 3) where these atoms were before, in the same frame; what is near that is shown too.
     """
-    offending = rows[:MOST].cpu().numpy()
-    at = domain.positions.T.cpu().numpy()
+    rows = rows[:MOST]
+    at = seen.positions
     nearest = np.full(len(at), np.inf)
     near = np.zeros(len(at), bool)
-    for row in offending:
+    for k, row in enumerate(rows):
         distance = np.linalg.norm(at - at[row], axis=1)  # NaN: near to nothing
-        near |= distance <= domain.ghost_width
+        near |= distance <= seen.reach
         if then is not None:
-            near |= np.linalg.norm(at - then[row].cpu().numpy(), axis=1) <= domain.ghost_width
+            near |= np.linalg.norm(at - then[k], axis=1) <= seen.reach
         distance[row] = np.inf
         np.fmin(nearest, distance, out=nearest)
-    near[offending] = True
+    near[rows] = True
     chosen = np.flatnonzero(near)
     found = np.full((len(chosen), 3), np.nan)
-    here = chosen < domain.n_owned
+    here = chosen < seen.n_owned
     if forces is not None:
         found[here] = forces[torch.from_numpy(chosen[here]).to(forces.device)].cpu().numpy()
-    nearest = np.where(np.isfinite(nearest), nearest, np.nan)
     return Neighborhood(
-        rank=domain.comm.rank,
-        ids=domain.ids.cpu().numpy()[chosen],
-        types=domain.types.cpu().numpy()[chosen],
+        rank=seen.rank,
+        ids=seen.ids[chosen],
+        types=seen.types[chosen],
         positions=at[chosen],
         forces=found,
-        distances=nearest[chosen],
-        offends=np.isin(chosen, offending),
+        distances=np.where(np.isfinite(nearest), nearest, np.nan)[chosen],
+        offends=np.isin(chosen, rows),
         is_owned=here,
         rows=chosen,
-        reach=domain.ghost_width,
+        reach=seen.reach,
     )

@@ -11,7 +11,6 @@ from mdrun.context import DistributedContext, activate_dd_context
 from mdrun.domain import Domain
 from mdrun.errors import SimulationError
 from mdrun.late import Late
-from mdrun.neighborhood import neighborhood_of
 from mdrun.potentials.base import ForceModel, Forces, setup, teardown
 from mdrun.strategies.halo import HaloStrategy
 
@@ -84,7 +83,7 @@ class Scope:
                 f"{', ...' if len(bad) > 8 else ''}) of rank {domain.comm.rank} is not finite"
                 f"{_nearest(domain, int(bad[0]))}. "
                 f"{advice or 'Lower --timestep, relax the structure first, or check the model.'}",
-                neighborhood_of(bad, domain, result.forces),
+                domain.around(bad, result.forces),
             )
         if result.energy is not None and not math.isfinite(result.energy):
             raise SimulationError(

@@ -13,7 +13,7 @@ import torch
 
 from mdrun.comm import Comm
 from mdrun.errors import MdrunError, PeerError, SimulationError
-from mdrun.neighborhood import Neighborhood, neighborhood_of
+from mdrun.neighborhood import Neighborhood
 from mdrun.run.directory import BLOWUP, LAST_GOOD, SHARE
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
@@ -54,7 +54,7 @@ class Limit:
         trouble: MdrunError = PeerError(words)
         if rank == self._comm.rank:
             hot = kinetic.argsort(descending=True)[:1]
-            trouble = SimulationError(words, neighborhood_of(hot, sim.domain, sim.forces.forces))
+            trouble = SimulationError(words, sim.domain.around(hot, sim.forces.forces))
         trouble.state_is_whole = True
         raise trouble
 
