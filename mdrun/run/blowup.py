@@ -14,7 +14,7 @@ import torch
 from mdrun.comm import Comm
 from mdrun.errors import MdrunError, PeerError, SimulationError
 from mdrun.neighborhood import Neighborhood
-from mdrun.run.directory import BLOWUP, LAST_GOOD, SHARE
+from mdrun.run.directory import LAST_GOOD, SHARE
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.run.trajectory import move_mask, write_frame
@@ -65,15 +65,14 @@ def kinetic_energies(state: State) -> torch.Tensor:
     return torch.nan_to_num(kinetic, nan=1e300, posinf=1e300).cpu()
 
 
-def write_neighborhood(around: Neighborhood, sim: Simulation, reason: str, directory: Path) -> Path | None:
-    """Write ``blowup.extxyz``: by the first rank that has something to show. None where another was it.
+def write_neighborhood(around: Neighborhood, sim: Simulation, reason: str, path: Path) -> bool:
+    """Write ``blowup.extxyz``: by the first rank that has something to show; whether this one was it.
 
     Raises:
         OSError: it can't be written.
     """
     from ase import Atoms
 
-    path = directory / BLOWUP
     # Images stand where they are seen: no axis is periodic here, although the cell is shown.
     header = Atoms(cell=sim.state.cell.numpy(), pbc=False)
     header.info = {
@@ -95,8 +94,8 @@ def write_neighborhood(around: Neighborhood, sim: Simulation, reason: str, direc
         with path.open("x", encoding="utf-8") as file:
             write_frame(file, header, np.array(sim.state.numbers, np.uint8)[around.types], columns)
     except FileExistsError:
-        return None
-    return path
+        return False
+    return True
 
 
 def share_of(sim: Simulation, state_is_whole: bool) -> dict[str, np.ndarray] | None:

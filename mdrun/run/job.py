@@ -22,6 +22,7 @@ from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import (
+    BLOWUP,
     CHECKPOINT,
     CONFIG,
     RANKS,
@@ -255,8 +256,9 @@ class Job(Witness):
         around = getattr(error, "neighborhood", None)
         if around is None or self.sim is None:
             return ""
-        path = write_neighborhood(around, self.sim, str(error), self.settings.directory)
-        return "" if path is None else f" {path} has what is around."
+        path = self.settings.directory / BLOWUP
+        is_first = write_neighborhood(around, self.sim, str(error), path)
+        return f" {path} has what is around{'' if is_first else ' others that another rank found'}."
 
     def keep_share(self, error: BaseException) -> None:
         if self.sim is None or self.sim.step == 0:  # the input is what there is
