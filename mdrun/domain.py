@@ -22,6 +22,7 @@ from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
 from mdrun.late import Late
+from mdrun.neighborhood import Neighborhood, Rows, neighborhood_of
 from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
@@ -102,7 +103,7 @@ class Domain:
         )
         self._found = Late(self.backend.device)  # largest squared displacement here; whether any rank wants to rebuild
         self._looks_late = self._is_unseen = self._is_due = False
-        self._steps_since_build = 0
+        self._steps_since_build = self._n_follows = 0
         self._moved: float | Tensor = 0.0
         self.plan: HaloPlan | None = None
 
@@ -154,6 +155,7 @@ class Domain:
         Raises:
             SimulationError: an atom leapt farther than the list reaches, or than the cell is thick.
         """
+        self._n_follows += 1
         if self.plan is None or self._is_due or state.n_lattice_changes != self._lattice:
             self.rebuild(state)
             return
@@ -234,8 +236,23 @@ class Domain:
         raise SimulationError(
             f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
             f"{', ...' if len(far) > 8 else ''}): moved {float(moved[far].max()):.3g} Å at once, farther than "
-            f"{limit:.3g} Å. Lower --timestep or relax the structure first."
+            f"{limit:.3g} Å. Lower --timestep or relax the structure first.",
+            self.around(far, then=(self._then + self._shifts @ state.cell.to(self._then))[far]),
         )
+
+    def around(self, rows: Tensor, forces: Tensor | None = None, then: Tensor | None = None) -> Neighborhood:
+        """What lies around owned rows (k,) that something is wrong with, and around where they were then (k, 3)."""
+        ids, types, positions = (values.cpu().numpy() for values in (self.ids, self.types, self.positions.T))
+        seen = Rows(self.comm.rank, ids, types, positions, self.n_owned, self.ghost_width)
+        return neighborhood_of(rows.cpu().numpy(), seen, forces, None if then is None else then.cpu().numpy())
+
+    def last_build(self) -> tuple[dict[str, Tensor], Tensor, int] | None:
+        """Atoms owned here (ids, types, unwrapped positions) and the cell at the last rebuild, which all ranks made
+        together, and how many steps ago that was; None before the first."""
+        if self.plan is None:
+            return None
+        then = {"ids": self.ids[: self.n_owned], "types": self.types[: self.n_owned], "positions": self._then}
+        return then, self._box_then, self._n_follows
 
     @timed("neighbor")
     def rebuild(self, state: State) -> None:
@@ -315,6 +332,7 @@ class Domain:
         self._moved = moved2**0.5
         checked, built, looks_late, is_due, was_outrun = kept["since_rebuild"].tolist()
         self._steps_since_check, self._steps_since_build = int(checked), int(built)
+        self._n_follows = self._steps_since_build
         self._looks_late, self._is_due = self.backend.looks_late and bool(looks_late), bool(is_due)
         self._was_outrun = bool(was_outrun)
 
@@ -362,6 +380,7 @@ class Domain:
         self.packed[:-1, 3] = self.types
         self.packed[-1, 3] = 0
         self._then = state.positions.clone()
+        self._n_follows = 0
 
     def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool | Tensor = False) -> bool | Tensor:
         """Send images to where they are mirrored; whether any rank wants to rebuild."""

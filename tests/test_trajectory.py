@@ -190,7 +190,7 @@ def test_a_frame_is_what_ase_writes_byte_for_byte(path, n_rows, monkeypatch):
     atoms.info.update(origin='melted "twice"', count=3, matrix=np.eye(3), flag=True, pair=np.array([1, 2]))
     atoms.set_constraint([FixAtoms([3, 4]), FixCartesian([7], mask=[True, False, True])])
     with path.open("w") as file:
-        columns = {"positions": atoms.positions, **trajectory._move_mask(load_mask(atoms))}
+        columns = {"positions": atoms.positions, **trajectory.move_mask(load_mask(atoms))}
         rest = {name: v for name, v in atoms.arrays.items() if name not in ("numbers", "positions")}
         trajectory.write_frame(file, atoms, atoms.numbers, columns | rest)
     ase.io.write(path.with_name("ase.extxyz"), atoms)

@@ -57,9 +57,9 @@ def program() -> None:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         if code and not isinstance(leaving.code, int):  # words, as Python itself takes them
             print(leaving.code, file=sys.stderr)
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full
+                stream.flush()
         os._exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ def run_job(
     # Torch's arrays on large pages, where the system leaves that to the program: a tenth off a step of a million atoms.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
+    if not debug:  # its C++ parts tell of a lost connection in a page, beside our line
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
     from mdrun.cache import keep_kernels
     from mdrun.launch import give_back_large_blocks
 
@@ -51,7 +55,7 @@ def run_job(
 
     from mdrun.comm import Comm, open_comm
     from mdrun.report.console import forgive_glyphs
-    from mdrun.run.ending import end_with_error
+    from mdrun.run.ending import Witness, end_with_error
 
     job_of, reporter_of = load()
     forgive_glyphs()
@@ -70,8 +74,9 @@ def run_job(
         comm.close()
     except (Exception, KeyboardInterrupt) as error:
         if reporter is not None:
-            reporter.stop()
-        return end_with_error(error, comm, job.failed if job is not None else _nothing_to_write, debug)
+            with contextlib.suppress(OSError):  # the disk that holds stdout may be full
+                reporter.stop()
+        return end_with_error(error, comm, job or Witness(), debug)  # no run directory was claimed yet
     return outcome.exit_code
 
 
@@ -84,7 +89,3 @@ def _settings_or_mistake(
         return make_settings(read_config(config, kind) if config else {}, given, kind)
     except InputError as mistake:
         return mistake
-
-
-def _nothing_to_write(reason: str, exit_code: int, last_good_step: int | None) -> None:
-    """No run directory was claimed yet."""

@@ -23,6 +23,7 @@ def resume(
     model: str = _option("Only with --allow-changes model.", RUN),
     precision: str = _option("Only with --allow-changes precision.", RUN),
     allow_changes: str = _option("Options, with commas, that may change.", RUN, metavar="NAMES"),
+    max_temperature: float = _option("K at a row of thermo.csv, beyond which the run stops with exit code 3.", RUN),
     log_every: int = _option("Steps between rows of thermo.csv and ranks.csv; 0 never.", OUTPUT),
     trajectory_every: int = _option("Steps between frames; 0 never.", OUTPUT),
     checkpoint_every: str = _option("Steps, or time as in 15min, between checkpoints; 0 never.", OUTPUT),

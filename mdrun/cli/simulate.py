@@ -89,6 +89,9 @@ def simulate(
         RUN,
         show_default=str(Settings.zero_momentum_every),
     ),
+    max_temperature: float = _option(
+        "Stop with exit code 3 where the temperature is beyond this at a row of thermo.csv, K.", RUN
+    ),
     timestep: float = _option("fs.", RUN, show_default=str(Settings.timestep)),
     steps: int = _option("How many; 0 evaluates once.", RUN, show_default="1000"),
     time: float = _option("How long, ps; in place of --steps.", RUN),

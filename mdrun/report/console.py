@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -29,6 +29,12 @@ def forgive_glyphs() -> None:
 
 
 class _Console(Console):
+    def print(self, *objects: Any, **more: Any) -> None:
+        try:
+            super().print(*objects, **more)
+        except OSError:  # the disk that holds the output is full
+            self.on_broken_pipe()
+
     def on_broken_pipe(self) -> None:
         """Nobody reads any more (``| head``): the run goes on, and its directory says the rest."""
         self.quiet = True

@@ -21,6 +21,7 @@ from mdrun.domain import THEN, DomainCounts
 from mdrun.errors import InputError
 from mdrun.integrate import kept
 from mdrun.run.averages import Rows
+from mdrun.run.directory import writing
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
@@ -154,19 +155,34 @@ def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows) -> None:
 def write_whole(path: Path, **arrays: np.ndarray) -> None:
     """Write an npz beside ``path``, force it to the disk, and only then let it take the name.
 
-    The file that had the name becomes the previous generation.
+    The file that had the name becomes the previous generation. Of the two, one is whole at any moment, after a loss of
+    power too; what a process killed meanwhile leaves is in nobody's way, and goes when the directory is next claimed.
+
+    Raises:
+        OutputError: the disk is full, the directory was removed or can't be written to; what was there is untouched.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with writing(path):
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, allow_pickle=False, checksum=np.array(checksum(arrays)), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                os.replace(path, path.with_suffix(f".previous{path.suffix}"))
+            os.replace(partial, path)
+            _sync_names(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _sync_names(directory: Path) -> None:
+    """Force the names of a directory's files to the disk."""
+    file = os.open(directory, os.O_RDONLY)
     try:
-        with partial.open("xb") as file:
-            np.savez(file, allow_pickle=False, checksum=np.array(checksum(arrays)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.replace(path, path.with_suffix(f".previous{path.suffix}"))
-        os.replace(partial, path)
+        os.fsync(file)
     finally:
-        partial.unlink(missing_ok=True)
+        os.close(file)
 
 
 def checksum(arrays: Mapping[str, np.ndarray]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 import time
+import uuid
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +19,23 @@ from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.registry import load_model
 from mdrun.run.averages import Averages, Rows
+from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, STOP, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.directory import (
+    BLOWUP,
+    CHECKPOINT,
+    CONFIG,
+    RANKS,
+    STOP,
+    THERMO,
+    TRAJECTORY,
+    RunDirectory,
+    amend_status,
+    claims_the_word,
+    writing,
+)
+from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.pulse import Pulse
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
@@ -71,7 +86,7 @@ class Listener(Protocol):
     def finished(self, outcome: Outcome) -> None: ...
 
 
-class Job:
+class Job(Witness):
     """One run. ``directory`` and ``sim`` are there once they exist, for whoever has to write down an early end."""
 
     looks_late: bool | None = None  # what the backend does by default
@@ -83,6 +98,8 @@ class Job:
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
+        self._atoms: Structure | None = None  # on the rank that writes
+        self.run_id = ""  # once all ranks have it
         self.n_atoms = 0
         self.n_threads = 0
         self._loop_began: float | None = None
@@ -108,6 +125,7 @@ class Job:
             past = self._past()
             shared, state, structure = self._read()
             template = structure.atoms
+            self._atoms = structure
             if past is not None:
                 shared = self._take_up(past, shared, state)
                 checkpoint = past.checkpoint.without_atoms()
@@ -115,8 +133,9 @@ class Job:
             if self.directory is None:
                 may_replace = settings.overwrite or settings.resume
                 self.directory = RunDirectory(settings.directory, [Path(settings.structure)], may_replace)
-            write_config(to_be_kept(settings), self.directory.path / CONFIG)
-        shared, checkpoint = comm.broadcast((shared, checkpoint))
+            with writing(self.directory.path / CONFIG):
+                write_config(to_be_kept(settings), self.directory.path / CONFIG)
+        shared, checkpoint, self.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
         if state is None:
             state = empty_state(shared)
             if checkpoint is not None:
@@ -204,9 +223,12 @@ class Job:
         self._checkpoint = CheckpointFile(file(CHECKPOINT), to_be_kept(settings), self.comm, outputs, self.rows)
         often = settings.checkpoint_cadence
         ends = () if often.is_never else (often.steps, settings.n_steps)
+        most = settings.max_temperature
         return [
+            *self._on_guard(settings),
             Observer(settings.log_every, thermo),
             Observer(settings.log_every, self.rows),
+            *([Observer(settings.log_every, Limit(most, thermometer, self.comm))] if most is not None else []),
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, ranks, needs_totals=False),
             *(Observer(every, self._keep, needs_totals=False) for every in ends),
@@ -241,6 +263,15 @@ class Job:
         self._told_at = 0.0
         self._tell_monitors(sim)
 
+    def _on_guard(self, settings: Settings) -> list[Observer]:
+        """Look whether the directory is there before anything is written to it."""
+
+        def look(sim: Simulation) -> None:
+            if self.directory is not None:
+                self.directory.check_presence()
+
+        return [Observer(every, look, needs_totals=False) for every in {settings.log_every, settings.trajectory_every}]
+
     def _tell_monitors(self, sim: Simulation) -> None:
         """Keep status.json near the present, at no more than one write a second."""
         time_now = time.perf_counter()
@@ -268,6 +299,7 @@ class Job:
         self.directory.write_status(
             {
                 "state": state,
+                "run": self.run_id,
                 "step": step,
                 "n_steps": n_steps,
                 "checkpoint_step": self._kept_step,
@@ -302,6 +334,36 @@ class Job:
         else:
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
+
+    def evidence(self, error: BaseException) -> str:
+        around = getattr(error, "neighborhood", None)
+        if around is None or self.sim is None:
+            return ""
+        path = self.settings.directory / BLOWUP
+        is_first = write_neighborhood(around, self.sim, str(error), path)
+        return f" {path} has what is around{'' if is_first else ' others that another rank found'}."
+
+    def keep_share(self, error: BaseException) -> None:
+        if self.sim is None or self.sim.step == 0:  # the input is what there is
+            return
+        share = share_of(self.sim, getattr(error, "state_is_whole", False))
+        if share is not None:
+            LastGood(self.settings.directory, self.run_id).keep(share, self.comm.rank)
+
+    def join_shares(self, n_ranks: int, last_good_step: int | None) -> str:
+        if self._atoms is None or self.sim is None or self.sim.step == 0:
+            return ""
+        good = self.sim.step if last_good_step is None else last_good_step
+        return LastGood(self.settings.directory, self.run_id).join(n_ranks, self._atoms.atoms, self._atoms.mobile, good)
+
+    def speaks(self) -> bool:
+        return claims_the_word(self.settings.directory, self.run_id)
+
+    def stand_in(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
+        changes = {"state": "failed", "exit_code": exit_code, "reason": reason}
+        if last_good_step is not None:
+            changes["step"] = last_good_step
+        amend_status(self.settings.directory, self.run_id, changes)
 
 
 def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:

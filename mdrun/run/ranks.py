@@ -14,6 +14,7 @@ import torch
 from mdrun import cell as geometry
 from mdrun.clock import CLOCK, SECTIONS
 from mdrun.run.appending import open_text, written
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 
 
@@ -158,7 +159,9 @@ class RanksFile:
         """``path`` is None on ranks that don't write; ``at``: go on there, see ``open_text``."""
         self._file: TextIO | None = None
         if path is not None:
-            self._file = open_text(path, at)
+            self._path = path
+            with writing(path):
+                self._file = open_text(path, at)
             self._writer = csv.writer(self._file, lineterminator="\n")
             if at is None:
                 self._writer.writerow([f.name for f in fields(RankFigures)])
@@ -170,6 +173,7 @@ class RanksFile:
     def __call__(self, sim: Simulation) -> None:
         everyone = figures_of_all(sim)
         if self._file is not None:
-            for figures in everyone:
-                self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
-            self._file.flush()
+            with writing(self._path, self._file):
+                for figures in everyone:
+                    self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
+                self._file.flush()

@@ -74,6 +74,7 @@ class RelaxJob(Job):
             "cell_stress_GPa": lambda: point().stress / units.GPA,
         }
         return [
+            *self._on_guard(settings),
             relaxation.observer,
             Observer(settings.log_every, ThermoFile(self._file(THERMO), thermometer, columns)),
             Observer(settings.trajectory_every, self._frames),

@@ -24,6 +24,7 @@ from mdrun.state import FIELDS, State
 FREE = {
     "structure", "out", "overwrite", "resume", "allow_changes", "steps", "time", "ramp_steps", "device", "backend",
     "threads", "skin", "check_every", "log_every", "trajectory_every", "checkpoint_every", "max_hours", "comm_timeout",
+    "max_temperature",
 }  # fmt: skip
 LEFT_AS_IT_WAS = ("seed", "model", "precision")  # where they are not given
 

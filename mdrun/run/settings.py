@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
 from mdrun.run.cadence import Cadence, cadence
+from mdrun.run.directory import replace_file
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -40,6 +41,7 @@ class Settings(EnsembleOptions):
     time: float | None = None
     init_temperature: float | None = None
     zero_momentum_every: int = 0
+    max_temperature: float | None = None
     seed: int | None = None
     out: str | None = None
     overwrite: bool = False
@@ -115,6 +117,9 @@ class Settings(EnsembleOptions):
         refuse(bad, "init-temperature", start, "a temperature in K not below 0")
         if self.resume and self.overwrite:
             raise InputError("--resume goes on with the run in --out, --overwrite replaces it: give one.")
+        most = self.max_temperature
+        refuse(most is not None and not 0 < most < INFINITY, "max-temperature", most, "a temperature in K above 0")
+        refuse(most is not None and self.log_every == 0, "log-every", 0, "steps, at which --max-temperature looks")
         if self.steps is not None and self.time is not None:
             raise InputError("--steps and --time both say how long to run: give one.")
 
@@ -205,4 +210,4 @@ def write_config(settings: Settings, path: Path) -> None:
     values["structure"] = os.path.abspath(settings.structure)
     values["out"] = os.path.abspath(settings.directory)
     values = {name: _in_utf8(value) if isinstance(value, str) else value for name, value in values.items()}
-    path.write_text(tomli_w.dumps(values), encoding="utf-8", errors="surrogateescape")
+    replace_file(path, tomli_w.dumps(values).encode("utf-8", errors="surrogateescape"))

@@ -14,6 +14,7 @@ from mdrun.domain import Domain
 from mdrun.errors import MdrunError, SimulationError
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.verlet import FREE, Motion
+from mdrun.neighborhood import Neighborhood
 from mdrun.potentials.base import Forces
 from mdrun.scope import Scope
 from mdrun.state import State
@@ -156,15 +157,31 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:  # a model that would leave must not leave the other ranks waiting
         if isinstance(error, SimulationError):
-            last = (
-                f"The last good step is {sim.step - 1}."
-                if sim.step > 0
-                else "No step was made: the input or its options are at fault."
-            )
-            told: MdrunError = SimulationError(f"step {sim.step}: {error} {last}")
+            if error.state_is_whole:
+                last = ""
+            elif sim.step > 0:
+                last = f" The last good step is {sim.step - 1}."
+            else:
+                last = " No step was made: the input or its options are at fault."
+            around = _neighborhood(error, sim)
+            told: MdrunError = SimulationError(f"step {sim.step}: {error}{last}", around)
+            told.state_is_whole = error.state_is_whole
         elif isinstance(error, MdrunError):
             told = error
         else:
             told = MdrunError(f"step {sim.step}: {type(error).__name__}: {error}")
-        told.last_good_step = max(sim.step - 1, 0)
+        # Where all ranks stopped together, the step itself is whole, though not as wished.
+        told.last_good_step = sim.step if told.state_is_whole else max(sim.step - 1, 0)
         raise told from (error if told is not error else error.__cause__)
+
+
+def _neighborhood(error: SimulationError, sim: Simulation) -> Neighborhood | None:
+    """What lies around the atoms that an error is about, with the last forces where those of the step are not known."""
+    around = error.neighborhood
+    if around is None and error.ids is not None:  # on the move to the next step: rows are as at this one's forces
+        owned = sim.domain.ids[: sim.domain.n_owned].cpu().numpy()
+        rows = np.flatnonzero(np.isin(owned, error.ids))
+        return sim.domain.around(torch.from_numpy(rows), sim.forces.forces) if len(rows) else None
+    if around is not None and np.isnan(around.forces).all() and sim.step > 0:
+        return around.with_old_forces(sim.forces.forces)
+    return around

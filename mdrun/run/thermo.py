@@ -17,6 +17,7 @@ from mdrun import units
 from mdrun.comm import Comm
 from mdrun.integrate.momentum import measure_flow
 from mdrun.run.appending import open_text, written
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 from mdrun.state import temperature
 
@@ -149,7 +150,9 @@ class ThermoFile:
         self._file: TextIO | None = None
         self._thermometer = thermometer
         if path is not None:
-            self._file = open_text(path, at)
+            self._path = path
+            with writing(path):
+                self._file = open_text(path, at)
             self._writer = csv.writer(self._file, lineterminator="\n")
             if at is None:
                 self._writer.writerow(dict.fromkeys([*COLUMNS, *self._more]))
@@ -163,5 +166,6 @@ class ThermoFile:
         if self._file is not None:
             numbers = dict(zip(COLUMNS, thermo.numbers(), strict=True))
             numbers |= {name: value() for name, value in self._more.items()}
-            self._writer.writerow([repr(number) for number in numbers.values()])  # to the last digit
-            self._file.flush()
+            with writing(self._path, self._file):
+                self._writer.writerow([repr(number) for number in numbers.values()])  # to the last digit
+                self._file.flush()

@@ -11,6 +11,7 @@ import torch
 
 from mdrun.comm import Comm
 from mdrun.run.appending import open_text, written
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.state import FIELDS, Field
@@ -60,7 +61,11 @@ class TrajectoryFile:
         """``path`` and ``template`` are None on ranks that don't write; ``at``: go on there, see ``open_text``."""
         self._comm = comm
         self._thermometer = thermometer
-        self._file: TextIO | None = open_text(path, at) if path is not None else None
+        self._file: TextIO | None = None
+        if path is not None:
+            self._path = path
+            with writing(path):
+                self._file = open_text(path, at)
         if template is not None:
             self._numbers = template.numbers.astype(np.uint8)
             self._constants = {n: v for n, v in template.arrays.items() if n not in ("numbers", "positions", "momenta")}
@@ -82,13 +87,14 @@ class TrajectoryFile:
         if bool(torch.isfinite(thermo.stress).all()):
             header.info["stress"] = thermo.stress.numpy()
         header.set_cell(sim.state.cell.numpy())
-        columns = {"positions": frame["positions"].numpy(), **_move_mask(frame["mobile"].numpy()), **self._constants}
+        columns = {"positions": frame["positions"].numpy(), **move_mask(frame["mobile"].numpy()), **self._constants}
         columns |= {name: frame[name].numpy() for name in ("momenta", "forces")}
-        write_frame(self._file, header, self._numbers, columns)
-        self._file.flush()
+        with writing(self._path, self._file):
+            write_frame(self._file, header, self._numbers, columns)
+            self._file.flush()
 
 
-def _move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
+def move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
     """The column that ASE makes constraints of: a flag for each atom where these will do, else for each component."""
     if mobile.all():
         return {}
