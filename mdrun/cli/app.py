@@ -9,6 +9,7 @@ import sys
 import typer
 
 from mdrun import __version__
+from mdrun.cli.init import init
 from mdrun.cli.relax import relax
 from mdrun.cli.resume import resume
 from mdrun.cli.simulate import simulate
@@ -29,6 +30,7 @@ app.command()(resume)
 app.command()(relax)
 app.command()(validate)
 app.command()(status)
+app.command()(init)
 
 
 def _show_version(wanted: bool) -> None:
