@@ -6,7 +6,9 @@ import contextlib
 import fcntl
 import json
 import os
+import tomllib
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +19,25 @@ STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
 FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED)
 
+SUFFIXES = (".extxyz", ".xyz", ".traj", ".h5md", ".dump", ".lammpstrj")  # of trajectories
+
 
 class RunDirectory:
     """Held by the writing rank for the life of the run."""
 
-    def __init__(self, path: Path, inputs: list[Path], overwrite: bool) -> None:
+    def __init__(self, path: Path, inputs: list[Path], overwrite: bool, trajectories: Sequence[str] = ()) -> None:
         """Make or claim ``path``.
 
         Args:
             inputs: files that the run reads, which it must not write.
+            trajectories: names of files that it writes beside ``FILES``.
 
         Raises:
             InputError: it exists already, another run holds it, it can't be made, or holds an input.
         """
         self.path = path
-        for name in FILES:
+        self._files = tuple(dict.fromkeys((*FILES, *trajectories)))
+        for name in self._files:
             for source in inputs:
                 if source.resolve() == (path / name).resolve():
                     raise InputError(
@@ -48,7 +54,8 @@ class RunDirectory:
             raise InputError(f"another run is writing to {path} now. Choose another --out.") from error
         except OSError as error:
             raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
-        present = [name for name in FILES if (path / name).exists()]
+        former = _trajectories_of(path / CONFIG) if overwrite else ()
+        present = [name for name in dict.fromkeys((*self._files, *former)) if (path / name).exists()]
         if any(path.iterdir()) and not overwrite:
             raise InputError(
                 f"the run directory {path} exists and is not empty. Choose another --out, or give --overwrite to "
@@ -65,7 +72,7 @@ class RunDirectory:
 
     def discard(self) -> None:
         """Take back what was written, and the directory where nothing else is in it: the run never began."""
-        for name in FILES:
+        for name in self._files:
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
@@ -75,3 +82,13 @@ class RunDirectory:
         partial = self.path / f".{STATUS}.{os.getpid()}"
         partial.write_text(json.dumps(status, indent=2) + "\n")
         os.replace(partial, self.path / STATUS)
+
+
+def _trajectories_of(config: Path) -> list[str]:
+    """The trajectories of the run that is replaced, so that none of them stays beside the new one's."""
+    try:
+        names = tomllib.loads(config.read_text(encoding="utf-8")).get("trajectory", [])
+    except (OSError, ValueError):
+        return []
+    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return [name for name in named if Path(name).name == name and Path(name).suffix in SUFFIXES]

@@ -19,7 +19,7 @@ from mdrun.potentials.registry import load_model, with_absolute_paths
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, RunDirectory
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.settings import Settings, write_config
@@ -73,6 +73,7 @@ class Job:
         self.listener = listener
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
+        self.frames: TrajectoryFile | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self.n_atoms = 0
         self.n_threads = 0
@@ -94,7 +95,7 @@ class Job:
             template = structure.atoms
             self.settings = settings = shared.settings
             inputs = [Path(settings.structure)]
-            self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
+            self.directory = RunDirectory(settings.directory, inputs, settings.overwrite, settings.trajectory)
             kept = replace(settings, model=with_absolute_paths(shared.model))
             write_config(kept, self.directory.path / CONFIG)
         shared = comm.broadcast(shared)
@@ -136,10 +137,23 @@ class Job:
         """In the run directory; None on ranks that don't write."""
         return self.directory.path / name if self.directory is not None else None
 
+    def _trajectory(self, settings: Settings, template: Any, thermometer: Thermometer) -> TrajectoryFile:
+        self.frames = TrajectoryFile(
+            self.directory.path if self.directory is not None else None, template, self.comm, thermometer,
+            settings.trajectory, selection=settings.trajectory_atoms, precision=settings.trajectory_precision,
+            is_wrapped=settings.wrap,
+        )  # fmt: skip
+        return self.frames
+
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
         file = self._file
-        frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
+        frames = self._trajectory(settings, template, thermometer)
         checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
+
+        def keep(sim: Simulation) -> None:
+            frames.flush()  # a checkpoint counts on the frames before it
+            checkpoint(sim)
+
         ends = (settings.checkpoint_every, settings.n_steps)
         self.rows = Rows(thermometer)
         return [
@@ -147,7 +161,7 @@ class Job:
             Observer(settings.log_every, self.rows),
             Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
-            *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
+            *([Observer(every, keep, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
             Observer(settings.log_every, self._tell_monitors, needs_totals=False),
             *self.listener.observers(thermometer, settings.log_every),
         ]
@@ -155,6 +169,9 @@ class Job:
     def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
         self._loop_began = time.perf_counter()
         reason, exit_code = self._advance(sim, shared.settings)
+        if self.frames is not None:
+            self.frames.flush()
+            self.frames.close()
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
         last = thermometer(sim)
@@ -213,6 +230,8 @@ class Job:
     def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         """Write down that the run ended early, where there is a directory to write to; leave none of a run that the
         input forbade before its first step."""
+        if self.frames is not None:
+            self.frames.close()
         if self.directory is None:
             return
         if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == 0):

@@ -13,7 +13,7 @@ from mdrun.errors import EXIT_OK, EXIT_STOPPED, InputError
 from mdrun.integrate.verlet import Motion
 from mdrun.optimize.landscape import Landscape, Point
 from mdrun.optimize.straining import Straining, make_straining
-from mdrun.run.directory import RANKS, RELAXED, THERMO, TRAJECTORY
+from mdrun.run.directory import RANKS, RELAXED, THERMO
 from mdrun.run.job import Job, Listener
 from mdrun.run.ranks import RanksFile
 from mdrun.run.relax_settings import RelaxSettings
@@ -62,7 +62,7 @@ class RelaxJob(Job):
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
         relaxation = self._relaxation
         self._template, self._thermometer = template, thermometer
-        self._frames = TrajectoryFile(self._file(TRAJECTORY), template, self.comm, thermometer)
+        frames = self._trajectory(settings, template, thermometer)
 
         def point() -> Point:
             assert relaxation.point is not None
@@ -76,7 +76,7 @@ class RelaxJob(Job):
         return [
             relaxation.observer,
             Observer(settings.log_every, ThermoFile(self._file(THERMO), thermometer, columns)),
-            Observer(settings.trajectory_every, self._frames),
+            Observer(settings.trajectory_every, frames),
             Observer(settings.log_every, RanksFile(self._file(RANKS)), needs_totals=False),
             Observer(settings.log_every, self._tell_monitors, needs_totals=False),
             *self.listener.observers(thermometer, settings.log_every),
@@ -86,8 +86,13 @@ class RelaxJob(Job):
         is_done = relax(sim, self._relaxation, settings.n_steps)
         every = settings.trajectory_every
         if not (every and sim.step % every == 0):
-            self._frames(sim)
-        TrajectoryFile(self._file(RELAXED), self._template, self.comm, self._thermometer)(sim)
+            assert self.frames is not None
+            self.frames(sim)
+        directory = self.directory.path if self.directory is not None else None
+        last = TrajectoryFile(directory, self._template, self.comm, self._thermometer, (RELAXED,))
+        last(sim)
+        last.flush()
+        last.close()
         state = how_far(self._relaxation)
         if is_done:
             return f"converged: {state}", EXIT_OK

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
+from mdrun.run.directory import FILES, TRAJECTORY
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
+from mdrun.run.trajectories.names import check_names, parse_precision
 
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "numba", "torch")
@@ -49,6 +51,10 @@ class Settings(EnsembleOptions):
     check_every: int = 1
     log_every: int = 100
     trajectory_every: int = 1000
+    trajectory: tuple[str, ...] = (TRAJECTORY,)
+    trajectory_atoms: str | None = None
+    trajectory_precision: str | None = None
+    wrap: bool = False
     checkpoint_every: int = 10000
     comm_timeout: float = 600.0
 
@@ -89,6 +95,8 @@ class Settings(EnsembleOptions):
         for name in ("log_every", "trajectory_every", "checkpoint_every", "zero_momentum_every"):
             every = getattr(self, name)
             refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
+        check_names(self.trajectory, [name for name in FILES if name != TRAJECTORY])
+        parse_precision(self.trajectory_precision, self.trajectory)
         refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
         refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
         refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
@@ -133,6 +141,11 @@ def _converted(path: Path, key: str, value: Any, hint: Any) -> Any:
         if isinstance(value, list) and len(value) == 3 and all(type(v) is int for v in value):
             return tuple(value)
         raise InputError(f"{path}: {key} must be a list of three whole numbers, not {value!r}.")
+    if tuple[str, ...] in kinds:
+        words = [value] if isinstance(value, str) else value
+        if isinstance(words, list) and words and all(type(word) is str for word in words):
+            return tuple(map(_from_utf8, words))
+        raise InputError(f"{path}: {key} must be a list of names, not {value!r}.")
     if float in kinds and type(value) is int:
         return float(value)
     if type(value) not in kinds:
@@ -168,6 +181,8 @@ def make_settings(
         merged.pop("time", None) if "time" not in flags else None
     elif "time" in flags:
         merged.pop("steps", None)
+    if "trajectory" in merged:
+        merged["trajectory"] = tuple(merged["trajectory"])
     if not merged.get("structure"):
         raise InputError(
             f"no structure was given: mdrun {kind.command} STRUCTURE, or structure = ... in the configuration."
@@ -187,6 +202,7 @@ def write_config(settings: Settings, path: Path) -> None:
     values = {name: getattr(settings, name) for name in settings.options() if getattr(settings, name) is not None}
     del values["overwrite"]
     values["replicate"] = list(settings.replicate)
+    values["trajectory"] = [_in_utf8(name) for name in settings.trajectory]
     values["structure"] = os.path.abspath(settings.structure)
     values["out"] = os.path.abspath(settings.directory)
     values = {name: _in_utf8(value) if isinstance(value, str) else value for name, value in values.items()}

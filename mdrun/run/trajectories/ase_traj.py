@@ -73,7 +73,7 @@ def cut(path: Path, n: int) -> None:
         raise too_short(path, 0, n, "frames")
     with path.open("r+b") as file:
         try:
-            _, _, n_items, at_offsets, offsets = read_header(file)
+            _, _, n_items, _, offsets = read_header(file)
         except (InvalidULMFileError, ValueError) as error:
             raise InputError(f"{path} is no trajectory of ASE's: {error}.") from error
         if n_items < n:

@@ -64,7 +64,9 @@ class Frame:
         from ase.stress import full_3x3_to_voigt_6_stress
 
         info = {name: value for name, value in self.info.items() if name not in ("energy", "stress")}
-        atoms = Atoms(numbers=self.numbers, positions=self.columns["positions"], cell=self.cell, pbc=self.pbc, info=info)
+        atoms = Atoms(
+            numbers=self.numbers, positions=self.columns["positions"], cell=self.cell, pbc=self.pbc, info=info
+        )
         for name, values in self.columns.items():
             if name not in ("positions", "forces", "move_mask"):
                 atoms.set_array(name, values)

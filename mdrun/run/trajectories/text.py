@@ -119,7 +119,9 @@ def box_bounds(frame: Frame) -> str:
         cell = np.where(bare[:, None], cell * (high - low)[:, None], cell)
     flags = " ".join("pp" if periodic else "ff" for periodic in frame.pbc)
     if np.triu(cell, 1).any() or (np.diag(cell) <= 0).any():
-        rows = [f"{' '.join(map(repr, vector.tolist()))} {x!r}\n" for vector, x in zip(cell, origin.tolist(), strict=True)]
+        rows = [
+            f"{' '.join(map(repr, vector.tolist()))} {x!r}\n" for vector, x in zip(cell, origin.tolist(), strict=True)
+        ]
         return f"ITEM: BOX BOUNDS abc origin {flags}\n" + "".join(rows)
     low, high = origin.tolist(), (origin + np.diag(cell)).tolist()
     xy, xz, yz = float(cell[1, 0]), float(cell[2, 0]), float(cell[2, 1])
