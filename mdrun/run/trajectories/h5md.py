@@ -250,7 +250,7 @@ def _copy(old: h5py.File, new: h5py.File, n: int) -> None:
                 old.copy(item, target, name)
             else:
                 with_n = item.id.get_create_plist()
-                space = h5py.h5s.create_simple((n, *item.shape[1:]), item.maxshape)
+                space = h5py.h5s.create_simple((n, *item.shape[1:]), (h5py.h5s.UNLIMITED, *item.shape[1:]))
                 h5py.h5d.create(target.id, name.encode(), item.id.get_type(), space, with_n)
                 _copy_rows(item, target[name], n)
                 target[name].attrs.update(item.attrs)
