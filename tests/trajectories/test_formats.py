@@ -112,10 +112,11 @@ for k in range(100000):
 """
 
 
+@pytest.mark.parametrize("n_kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["t.traj", "t.h5md"])
-def test_a_kill_at_any_moment_leaves_every_whole_frame(tmp_path, name):
+def test_a_kill_at_any_moment_leaves_every_whole_frame(tmp_path, name, n_kills):
     path = tmp_path / name
-    for again in range(4):
+    for again in range(n_kills):
         with (tmp_path / "told").open("w+") as told:
             process = subprocess.Popen([sys.executable, "-c", WRITE_ON, str(path)], stdout=told)
             limit = time.monotonic() + 60
@@ -194,12 +195,11 @@ class Full:
 
 def test_what_the_thread_cannot_write_is_told_at_the_next_frame_and_nobody_waits():
     thread = WritingThread({"t.traj": Full()})
+    thread.put(frame(0))
     with pytest.raises(MdrunError, match=r"t\.traj can't be written: No space left"):
-        for _ in range(100):
-            thread.put(frame(0))
-            time.sleep(0.01)
-    with pytest.raises(MdrunError, match="No space"):
         thread.flush()
+    with pytest.raises(MdrunError, match=r"t\.traj can't be written: No space left"):
+        thread.put(frame(1))
     thread.close()
 
 
