@@ -31,11 +31,11 @@ class TrajWriter:
 
     def write(self, frame: Frame) -> None:
         atoms = frame.atoms()
-        mask = frame.columns.get("move_mask")
+        mask = frame.columns.get("move_mask", np.empty(0, bool))
         # ASE takes constraints that are not the same objects for different, and would repeat what is constant.
         if self._constraints is None:
             self._adopt(atoms.constraints)
-        if self._constraints is not None and np.array_equal(mask, self._mask):
+        if self._constraints is not None and self._mask is not None and np.array_equal(mask, self._mask):
             atoms.set_constraint(self._constraints)
         self._mask, self._constraints = mask, list(atoms.constraints)
         self._writer.write(atoms)

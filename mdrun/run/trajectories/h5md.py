@@ -81,7 +81,7 @@ class H5mdWriter:
         self._n += 1
 
     def _values(self, frame: Frame) -> dict[str, Any]:
-        columns = {**frame.columns, "velocities": frame.velocities()}
+        columns: dict[str, Any] = {**frame.columns, "velocities": frame.velocities()}
         values: dict[str, Any] = {}
         for name, (column, _, factor) in VECTORS.items():
             if columns.get(column) is not None:
@@ -158,7 +158,7 @@ def _packed(values: np.ndarray) -> Iterator[tuple[int, bytes]]:
         part = values[first : first + rows]
         block[: len(part)] = part
         shuffled = np.ascontiguousarray(block.view(np.uint8).reshape(-1, values.dtype.itemsize).T)
-        yield first, zlib.compress(shuffled, 1)
+        yield first, zlib.compress(shuffled.data, 1)
 
 
 def _series(file: h5py.File) -> dict[str, h5py.Dataset]:
@@ -284,7 +284,7 @@ def read_frames(path: Path) -> Iterator[Frame]:
         if "move_mask" in constants:
             constants["move_mask"] = constants["move_mask"].astype(bool)
         boundary = group["box"].attrs["boundary"]
-        pbc = tuple(b in ("periodic", b"periodic") for b in boundary)
+        x, y, z = (b in ("periodic", b"periodic") for b in boundary)
         steps, times, series = group["position/step"], group["position/time"], _series(file)
         for k in range(len(steps)):
             try:
@@ -302,4 +302,4 @@ def read_frames(path: Path) -> Iterator[Frame]:
                 cell = np.zeros((3, 3)) if edges is None else edges[k]
             except (OSError, KeyError, ValueError) as error:
                 raise InputError(f"{path}, frame {k}: can't be read: {error}.") from error
-            yield Frame(info["step"], info["time_ps"], cell, pbc, ids, numbers, columns | constants, info)
+            yield Frame(info["step"], info["time_ps"], cell, (x, y, z), ids, numbers, columns | constants, info)

@@ -108,7 +108,8 @@ class DumpWriter(TextWriter):
 
 def box_bounds(frame: Frame) -> str:
     """The lines of a dump that tell the box; https://docs.lammps.org/Howto_triclinic.html."""
-    positions, bare = frame.columns["positions"], ~frame.cell.any(axis=1)
+    positions = frame.columns["positions"]
+    bare: np.ndarray = np.logical_not(frame.cell.any(axis=1))
     origin, cell = np.zeros(3), frame.cell
     if bare.any():
         # Rows without a vector become the normal of the others, as long as the atoms reach along it.
