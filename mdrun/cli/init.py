@@ -27,7 +27,8 @@ EXAMPLES: dict[str, Any] = {
     "friction": 1.0, "barostat": "mtk", "pressure": 0.0, "barostat_time": 1000.0, "compressibility": 0.5, "box": "iso",
     "couple": "xy", "init_temperature": 300.0, "steps": 1000, "time": 1.0, "seed": 1, "out": "structure.run",
     "precision": "double", "threads": 1, "ramp_steps": 1000, "max_temperature": 2000.0, "max_hours": 24.0,
-    "allow_changes": "timestep", "cell_mask": "xx,yy,zz",
+    "allow_changes": "timestep", "trajectory_atoms": "O", "trajectory_precision": "8,float64",
+    "cell_mask": "xx,yy,zz",
 }  # fmt: skip
 
 

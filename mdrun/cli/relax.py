@@ -64,10 +64,14 @@ def relax(
         "Steps between rows of thermo.csv and ranks.csv; 0 never.", OUTPUT, show_default=str(RelaxSettings.log_every)
     ),
     trajectory_every: int = _option(
-        "Steps between frames of trajectory.extxyz, beside the last; 0 the last alone.",
+        "Steps between frames of the trajectory, beside the last; 0 the last alone.",
         OUTPUT,
         show_default=str(RelaxSettings.trajectory_every),
     ),
+    trajectory: list[str] = _as_simulate("trajectory"),
+    trajectory_atoms: str = _as_simulate("trajectory_atoms"),
+    trajectory_precision: str = _as_simulate("trajectory_precision"),
+    wrap: bool = _as_simulate("wrap"),
     skin: float = _as_simulate("skin"),
     device: str = _as_simulate("device"),
     backend: str = _as_simulate("backend"),

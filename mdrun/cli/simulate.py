@@ -112,9 +112,28 @@ def simulate(
         show_default=str(Settings.log_every),
     ),
     trajectory_every: int = _option(
-        "Steps between frames of trajectory.extxyz; 0 never.",
+        "Steps between frames of the trajectory; 0 never.",
         OUTPUT,
         show_default=str(Settings.trajectory_every),
+    ),
+    trajectory: list[str] = _option(
+        "File in the run directory, its format by the extension: .extxyz or .xyz, .traj (ASE), .h5md, .dump or "
+        ".lammpstrj (LAMMPS). Again for another beside it.",
+        OUTPUT,
+        metavar="NAME",
+        show_default=Settings.trajectory[0],
+    ),
+    trajectory_atoms: str = _option(
+        "Atoms that frames hold, as --freeze takes them.", OUTPUT, metavar="SELECTION", show_default="all"
+    ),
+    trajectory_precision: str = _option(
+        "Decimals of text, float32 or float64 of .h5md, or both with a comma between.", OUTPUT, show_default="8,float64"
+    ),
+    wrap: bool = _option(
+        "Positions in frames brought into the cell, or left where the atoms went.",
+        OUTPUT,
+        "--wrap/--no-wrap",
+        show_default="no-wrap",
     ),
     checkpoint_every: str = _option(
         "Between checkpoints, beside one at the end: steps as in 10000, or time as in 90s, 15min or 2h; 0 never.",

@@ -17,7 +17,8 @@ from mdrun.neighborhood import Neighborhood
 from mdrun.run.directory import LAST_GOOD, SHARE
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
-from mdrun.run.trajectory import move_mask, write_frame
+from mdrun.run.trajectories.text import write_frame
+from mdrun.run.trajectory import move_mask
 from mdrun.state import State
 from mdrun.units import KB
 

@@ -76,12 +76,12 @@ class CheckpointFile:
     """
 
     def __init__(
-        self, path: Path | None, settings: Settings, comm: Comm, outputs: Mapping[str, Callable[[], int]], rows: Rows
+        self, path: Path | None, settings: Settings, comm: Comm, outputs: Callable[[], Mapping[str, int]], rows: Rows
     ) -> None:
         """
         Args:
             path: None on ranks that don't write.
-            outputs: by file name, who tells how far it was written and safe.
+            outputs: tells how far each file that grows was written and safe, by name.
         """
         self._path = path
         self._settings = settings
@@ -103,7 +103,7 @@ class CheckpointFile:
             "format": FORMAT,
             "step": sim.step,
             "settings": asdict(self._settings),
-            "outputs": {name: position() for name, position in self._outputs.items()},
+            "outputs": dict(self._outputs()),
             "variables": kept.variables(sim.integrator),
         }
         write_whole(

@@ -7,8 +7,9 @@ import errno
 import fcntl
 import json
 import os
+import tomllib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -51,15 +52,21 @@ def writing(path: Path, file: TextIO | None = None) -> Iterator[None]:
         ) from error
 
 
+SUFFIXES = (".extxyz", ".xyz", ".traj", ".h5md", ".dump", ".lammpstrj")  # of trajectories
+
+
 class RunDirectory:
     """Held by the writing rank for the life of the run."""
 
-    def __init__(self, path: Path, inputs: list[Path], overwrite: bool, keep: bool = False) -> None:
+    def __init__(
+        self, path: Path, inputs: list[Path], overwrite: bool, trajectories: Sequence[str] = (), keep: bool = False
+    ) -> None:
         """Make or claim ``path``.
 
         Args:
             inputs: files that the run reads, which it must not write.
             overwrite: replace the run that is there.
+            trajectories: names of files that it writes beside ``FILES``.
             keep: go on with the run that is there.
 
         Raises:
@@ -67,7 +74,8 @@ class RunDirectory:
         """
         self.path = path
         self.is_new = not keep
-        for name in FILES:
+        self._files = tuple(dict.fromkeys((*FILES, *trajectories)))
+        for name in self._files:
             for source in inputs:
                 if source.resolve() == (path / name).resolve():
                     raise InputError(
@@ -86,7 +94,8 @@ class RunDirectory:
         except OSError as error:
             raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
         clear_remains(path)
-        present = [name for name in FILES if (path / name).exists()]
+        former = _trajectories_of(path / CONFIG) if overwrite else ()
+        present = [name for name in dict.fromkeys((*self._files, *former)) if (path / name).exists()]
         if not keep and not overwrite and any(path.iterdir()):
             raise InputError(
                 f"the run directory {path} exists and is not empty. Choose another --out, or give --overwrite to "
@@ -120,7 +129,7 @@ class RunDirectory:
         clear_remains(self.path)
         if not self.is_new:
             return
-        for name in FILES:
+        for name in self._files:
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
@@ -201,3 +210,13 @@ def amend_status(path: Path, run: str, changes: dict[str, Any]) -> None:
     status = json.loads((path / STATUS).read_text())
     if run and status.get("run") == run:
         replace_status(path / STATUS, {**status, **changes})
+
+
+def _trajectories_of(config: Path) -> list[str]:
+    """The trajectories of the run that is replaced, so that none of them stays beside the new one's."""
+    try:
+        names = tomllib.loads(config.read_text(encoding="utf-8")).get("trajectory", [])
+    except (OSError, ValueError):
+        return []
+    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return [name for name in named if Path(name).name == name and Path(name).suffix in SUFFIXES]

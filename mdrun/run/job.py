@@ -22,31 +22,19 @@ from mdrun.run.averages import Averages, Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import (
-    BLOWUP,
-    CHECKPOINT,
-    CONFIG,
-    RANKS,
-    STOP,
-    THERMO,
-    TRAJECTORY,
-    RunDirectory,
-    amend_status,
-    claims_the_word,
-    writing,
-)
+from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
+from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.pulse import Pulse
-from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
+from mdrun.run.ranks import Balance, RankFigures, balance, figures_of_all, peak_memory_bytes
 from mdrun.run.resume import Past, as_it_was, empty_then, find_past, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
 from mdrun.run.signals import Signals
 from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
 from mdrun.run.status import RUNNING, now, outlook, this_process
-from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
-from mdrun.run.trajectory import TrajectoryFile
+from mdrun.run.thermo import Thermo, Thermometer
 from mdrun.scope import Scope
 from mdrun.state import State
 from mdrun.structures import Structure
@@ -97,6 +85,7 @@ class Job(Witness):
         self.listener = listener
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
+        self._outputs: Outputs | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self._atoms: Structure | None = None  # on the rank that writes
         self.run_id = ""  # once all ranks have it
@@ -131,8 +120,8 @@ class Job(Witness):
                 checkpoint = past.checkpoint.without_atoms()
             self.settings = settings = shared.settings
             if self.directory is None:
-                may_replace = settings.overwrite or settings.resume
-                self.directory = RunDirectory(settings.directory, [Path(settings.structure)], may_replace)
+                inputs, may_replace = [Path(settings.structure)], settings.overwrite or settings.resume
+                self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
             with writing(self.directory.path / CONFIG):
                 write_config(to_be_kept(settings), self.directory.path / CONFIG)
         shared, checkpoint, self.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
@@ -155,7 +144,7 @@ class Job(Witness):
             self.sim = sim
             thermometer = Thermometer(comm)
             self._pulse = self._pulse_of(shared.settings)
-            self._outputs = checkpoint.outputs if checkpoint is not None else {}
+            self._places = checkpoint.outputs if checkpoint is not None else None
             sim.observers = [*self._observers(shared.settings, template, thermometer), Observer(1, self._pulse, False)]
             first = self._begin(sim, checkpoint, thermometer)
             if is_writer:
@@ -213,24 +202,26 @@ class Job(Witness):
             self.comm, self._signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
         )
 
+    def _open_outputs(
+        self, settings: Settings, template: Any, thermometer: Thermometer, columns: Columns | None = None
+    ) -> Outputs:
+        directory = None if self.directory is None else self.directory.path
+        self._outputs = Outputs(directory, settings, template, self.comm, thermometer, columns, self._places)
+        return self._outputs
+
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
-        file = self._file
-        thermo = ThermoFile(file(THERMO), thermometer, at=self._outputs.get(THERMO))
-        frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer, at=self._outputs.get(TRAJECTORY))
-        ranks = RanksFile(file(RANKS), at=self._outputs.get(RANKS))
+        outputs = self._open_outputs(settings, template, thermometer)
         self.rows = Rows(thermometer)
-        outputs = {THERMO: thermo.position, TRAJECTORY: frames.position, RANKS: ranks.position}
-        self._checkpoint = CheckpointFile(file(CHECKPOINT), to_be_kept(settings), self.comm, outputs, self.rows)
+        path = self._file(CHECKPOINT)
+        self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
         often = settings.checkpoint_cadence
         ends = () if often.is_never else (often.steps, settings.n_steps)
         most = settings.max_temperature
         return [
             *self._on_guard(settings),
-            Observer(settings.log_every, thermo),
+            *outputs.observers(),
             Observer(settings.log_every, self.rows),
             *([Observer(settings.log_every, Limit(most, thermometer, self.comm))] if most is not None else []),
-            Observer(settings.trajectory_every, frames),
-            Observer(settings.log_every, ranks, needs_totals=False),
             *(Observer(every, self._keep, needs_totals=False) for every in ends),
             *self.listener.observers(thermometer, settings.log_every),
         ]
@@ -238,6 +229,8 @@ class Job(Witness):
     def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
         self._loop_began = time.perf_counter()
         reason, exit_code = self._advance(sim, shared.settings)
+        assert self._outputs is not None
+        self._outputs.finish()
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
         if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
@@ -327,6 +320,8 @@ class Job(Witness):
     def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         """Write down that the run ended early, where there is a directory to write to; leave none of a run that the
         input forbade before its first step."""
+        if self._outputs is not None:
+            self._outputs.frames.close()
         if self.directory is None:
             return
         if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == self._first_step):

@@ -13,7 +13,8 @@ OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
 OF_SIMULATE = (
     "structure", "format", "index", "replicate", "species", "freeze", "model", "out", "overwrite", "device", "backend",
-    "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "comm_timeout", "max_hours",
+    "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "trajectory", "trajectory_atoms",
+    "trajectory_precision", "wrap", "comm_timeout", "max_hours",
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def find_past(settings: Settings) -> Past | None:
         return None
     if not (path / CONFIG).exists():
         raise InputError(f"{path} is not empty and holds no run to go on with. Choose another --out.")
-    directory = RunDirectory(path, [Path(settings.structure)], overwrite=False, keep=True)
+    directory = RunDirectory(path, [Path(settings.structure)], False, settings.trajectory, keep=True)
     found = newest_checkpoint(path)
     if found is not None:
         checkpoint, notes = found

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
 from mdrun.run.cadence import Cadence, cadence
-from mdrun.run.directory import replace_file
+from mdrun.run.directory import FILES, TRAJECTORY, replace_file
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
+from mdrun.run.trajectories.names import check_names, parse_precision
 
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "numba", "torch")
@@ -52,6 +53,10 @@ class Settings(EnsembleOptions):
     check_every: int = 1
     log_every: int = 100
     trajectory_every: int = 1000
+    trajectory: tuple[str, ...] = (TRAJECTORY,)
+    trajectory_atoms: str | None = None
+    trajectory_precision: str | None = None
+    wrap: bool = False
     checkpoint_every: int | str = "15min"
     max_hours: float | None = None
     comm_timeout: float = 600.0
@@ -100,6 +105,8 @@ class Settings(EnsembleOptions):
         cadence(self.checkpoint_every, "checkpoint-every")  # or it is refused
         hours = self.max_hours
         refuse(hours is not None and not 0 < hours < INFINITY, "max-hours", hours, "a time in hours above 0")
+        check_names(self.trajectory, [name for name in FILES if name != TRAJECTORY])
+        parse_precision(self.trajectory_precision, self.trajectory)
         refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
         refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
         refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
@@ -144,6 +151,8 @@ def make_settings(
         merged.pop("time", None) if "time" not in flags else None
     elif "time" in flags:
         merged.pop("steps", None)
+    if "trajectory" in merged:
+        merged["trajectory"] = tuple(merged["trajectory"])
     if not merged.get("structure"):
         raise InputError(
             f"no structure was given: mdrun {kind.command} STRUCTURE, or structure = ... in the configuration."
@@ -164,6 +173,7 @@ def write_config(settings: Settings, path: Path) -> None:
     for name in ONCE:
         values.pop(name, None)
     values["replicate"] = list(settings.replicate)
+    values["trajectory"] = [_in_utf8(name) for name in settings.trajectory]
     values["structure"] = os.path.abspath(settings.structure)
     values["out"] = os.path.abspath(settings.directory)
     values = {name: _in_utf8(value) if isinstance(value, str) else value for name, value in values.items()}
