@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mdrun.errors import InputError
-from mdrun.run.settings import Settings, make_settings, read_config
+from mdrun.run.config import read_config
+from mdrun.run.settings import Settings, make_settings
 
 Load = Callable[[], tuple[Callable[..., Any], Callable[[int], Any]]]  # what makes a job, and a reporter for a rank
 

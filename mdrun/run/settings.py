@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -105,48 +102,8 @@ class Settings(EnsembleOptions):
             raise InputError("--steps and --time both say how long to run: give one.")
 
 
-def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
-    """Options of a command from a TOML file whose keys are the flags' names, with - or _.
-
-    Raises:
-        InputError: the file can't be read, a key is unknown, a value is of the wrong type.
-    """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
-    except OSError as error:
-        raise InputError(f"the configuration {path} can't be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the configuration {path} is not TOML: {error}.") from error
-    hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if name in kind.options()}
-    options = {}
-    for key, value in raw.items():
-        name = key.replace("-", "_")
-        if name not in hints:
-            raise InputError(f"{path}: {key!r} is no option; there are {', '.join(sorted(hints))}.")
-        options[name] = _converted(path, key, value, hints[name])
-    return options
-
-
-def _converted(path: Path, key: str, value: Any, hint: Any) -> Any:
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if tuple[int, int, int] in kinds:
-        if isinstance(value, list) and len(value) == 3 and all(type(v) is int for v in value):
-            return tuple(value)
-        raise InputError(f"{path}: {key} must be a list of three whole numbers, not {value!r}.")
-    if float in kinds and type(value) is int:
-        return float(value)
-    if type(value) not in kinds:
-        wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
-        raise InputError(f"{path}: {key} must be of type {wanted}, not {value!r}.")
-    return _from_utf8(value) if isinstance(value, str) else value
-
-
-def _from_utf8(text: str) -> str:
-    """TOML is UTF-8 whatever the locale, in which a file's name may be spelled otherwise."""
-    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
-
-
 def _in_utf8(text: str) -> str:
+    """The reverse of how a configuration's texts are read."""
     return os.fsencode(text).decode("utf-8", "surrogateescape")
 
 
