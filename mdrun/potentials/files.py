@@ -21,9 +21,8 @@ def read_text(path: Path, what: str, most_bytes: int = 256 * 1024**2, errors: st
     """
     try:
         size = path.stat().st_size
-        if not path.is_file():
-            kind = "a directory" if path.is_dir() else "not a regular file"
-            raise InputError(f"the {what} {path} can't be read: it is {kind}.")
+        if not path.is_file() and not path.is_dir():
+            raise InputError(f"the {what} {path} can't be read: it is not a regular file.")
         if size > most_bytes:
             raise InputError(f"the {what} {path} is larger than {most_bytes // 1024**2} MiB: no potential is.")
         return path.read_text(encoding="utf-8", errors=errors)
