@@ -155,7 +155,10 @@ def test_a_hostile_configuration_is_read_or_refused(kind, n_inputs, tmp_path):
 
 WATER = Atoms("OH2", [[0, 0, 0.12], [0, 0.76, -0.48], [0, -0.76, -0.48]], cell=[9, 9, 9], pbc=True)
 EXPRESSIONS = {
-    "atoms": (lambda text: select(text, WATER, "--freeze"), ["0-1,2", "O", "z<0 and x>=-5 or H", "0 - 2 , H and y<1e3"]),
+    "atoms": (
+        lambda text: select(text, WATER, "--freeze"),
+        ["0-1,2", "O", "z<0 and x>=-5 or H", "0 - 2 , H and y<1e3"],
+    ),
     "bonds": (lambda text: bonds_of_kinds(WATER, text, Place("a.xyz")), ["H", "O-H", "O - H, H"]),
     "checks": (names_in, ["forces,stress", "energy, list ,ensemble"]),
 }

@@ -47,7 +47,9 @@ VALID = [spec for spec in FILES if spec not in ("morse:a.toml", "dsf:a.toml")]
 def test_a_hostile_file_of_a_potential_is_loaded_or_refused(spec, n_inputs, tmp_path):
     name, _, file = spec.partition(":")
     text, number = FILES[spec]
-    feed_files(lambda path: load_model(f"{name}:{path}", (number,)), tmp_path / file, mutations(text.encode()), n_inputs)
+    feed_files(
+        lambda path: load_model(f"{name}:{path}", (number,)), tmp_path / file, mutations(text.encode()), n_inputs
+    )
 
 
 @pytest.mark.parametrize("spec", VALID)
