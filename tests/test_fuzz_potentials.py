@@ -61,7 +61,8 @@ def test_the_files_that_are_mutated_are_valid(spec, tmp_path):
 
 
 MODELS = [
-    "lj", "lj:epsilon=0.0103,sigma=3.4,cutoff=8.5,shift=true", "emt", "sw", "sw:lambda=21", "tersoff", "tersoff:Si=Si(B)",
+    "lj", "lj:epsilon=0.0103,sigma=3.4,cutoff=8.5,shift=true", "emt", "sw", "sw:lambda=21", "tersoff",
+    "tersoff:Si=Si(B)",
     "morse:D=0.34,alpha=1.36,r0=2.87,cutoff=9", "buck:A=1000,rho=0.3,C=20,cutoff=9", "yukawa:A=1,kappa=1,cutoff=9",
     "zbl", "zbl:inner=1,outer=2", "dsf:alpha=0.2,cutoff=10", "table:a.table,cutoff=4", "eam:a.eam", "lj + zbl",
     "user.py:model,a=1",

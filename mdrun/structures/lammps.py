@@ -135,7 +135,8 @@ def dump_options(path: str, species: Sequence[str] | None) -> dict[str, Any]:
     columns: list[str] | None = None
     units, most, n_lines = "metal", 0, 0
     with asking_ase(path), opened(path) as fd:
-        for n_lines, raw in enumerate(fd, 1):
+        for raw in fd:
+            n_lines += 1
             if not raw.startswith(b"ITEM:"):
                 continue
             line = raw.decode("utf-8", "replace")

@@ -26,6 +26,7 @@ from mdrun.structures.lammps import dump_options, read_lammps_data
 REFUSED = {
     "bundletrajectory": "it is a directory; convert the frame to extxyz",
     "castep-cell": "ASE starts the CASTEP program to read it; convert it to extxyz or cif",
+    "cp2k-restart": "ASE never ends reading one that is cut off; convert it to extxyz",
     "gpw": "the GPAW program would have to read it; convert it to extxyz",
     "lammps-dump-binary": "it says neither its columns nor its elements; write a text dump",
     "mysql": "it is a server, not a file",
@@ -37,12 +38,12 @@ REFUSED = {
 }
 # Formats whose readers were searched for pickle, eval, programs started and other files opened, and have none of it.
 # What ASE gains waits for the same.
-READ = frozenset(
-    """abinit-in abinit-out aims aims-output castep-castep castep-geom castep-md cfg cif cjson cmdft cp2k-restart crystal
-    cube dacapo-text db dlp-history dlp4 dmol-arc dmol-car dmol-incoor eon espresso-in espresso-out extxyz gamess-us-out
+READ = frozenset(  # one a word
+    """abinit-in abinit-out aims aims-output castep-castep castep-geom castep-md cfg cif cjson cmdft crystal cube
+    dacapo-text db dlp-history dlp4 dmol-arc dmol-car dmol-incoor eon espresso-in espresso-out extxyz gamess-us-out
     gaussian-in gaussian-out gen gpaw-out gpumd gromacs gromos json jsv lammps-data lammps-dump-text magres mol mustem
-    netcdftrajectory nwchem-in nwchem-out orca-output prismatic proteindatabank qbox res rmc6f runnerdata sdf siesta-xv
-    struct sys traj turbomole v-sim vasp vasp-out vasp-xdatcar vasp-xml wout xsd xsf xyz""".split()
+    netcdftrajectory nwchem-in nwchem-out orca-output prismatic proteindatabank qbox res rmc6f runnerdata sdf
+    siesta-xv struct sys traj turbomole v-sim vasp vasp-out vasp-xdatcar vasp-xml wout xsd xsf xyz""".split()  # noqa: SIM905
 )
 MOST_BYTES = 4 * 1024**3  # of a file that is read as a whole; frames of extxyz and traj are found without
 

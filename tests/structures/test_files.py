@@ -18,6 +18,8 @@ from ase.io.formats import ioformats
 from mdrun.errors import InputError
 from mdrun.structures import load_structure
 from mdrun.structures.frame import asking_ase
+from mdrun.structures.readers import READ
+from tests.mutations import answers_or_refuses
 from tests.structures.texts import PAIR, heard, refusal, xyz
 
 # The file itself
@@ -99,6 +101,13 @@ def test_a_large_file_is_refused_before_it_is_read_as_a_whole(tmp_path):
     assert "has 5.0 GiB" in refusal(tmp_path / "a.cif", format="cif")
 
 
+@pytest.mark.parametrize("text", ["3\nTitle 1 2 3\n 1 0 0\nCu 0 0 0\nend\n", "import os\nos\n"])
+def test_the_reader_of_every_format_comes_to_an_end_on_another_ones_file(write, text):
+    path = write(text, "a")
+    for form in sorted(READ):
+        answers_or_refuses(lambda path, form=form: load_structure(path, format=form), path)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -106,7 +115,8 @@ def test_a_large_file_is_refused_before_it_is_read_as_a_whole(tmp_path):
         ("POSCAR", "Cu\n1.0\n9 0 0\n0 9 0\n0 0 9\n99999999999\nDirect\n0 0 0\n"),
         ("a.dump", "ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n99999999999\nITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\n"
                    "ITEM: ATOMS id element x y z\n1 Ar 0 0 0\n"),
-        ("a.data", "t\n\n99999999999 atoms\n1 atom types\n0 9 xlo xhi\n0 9 ylo yhi\n0 9 zlo zhi\n\nMasses\n\n1 39.948\n"),
+        ("a.data", "t\n\n99999999999 atoms\n1 atom types\n0 9 xlo xhi\n0 9 ylo yhi\n0 9 zlo zhi\n\n"
+                   "Masses\n\n1 39.948\n"),
     ],
 )  # fmt: skip
 def test_a_count_of_more_atoms_than_lines_is_refused(write, name, text):
