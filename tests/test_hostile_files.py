@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mdrun.errors import MOST_CHARACTERS, InputError
 from mdrun.potentials.eam_files import read_eam
 from mdrun.potentials.pair_tables import read_toml
-from mdrun.potentials.tabulated import read_table_file
 from mdrun.potentials.registry import load_model
+from mdrun.potentials.tabulated import read_table_file
 from mdrun.run.config import read_config
 from mdrun.structures.readers import read_frame
 from mdrun.validate.settings import ValidateSettings
