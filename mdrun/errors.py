@@ -11,6 +11,8 @@ EXIT_UNPHYSICAL = 3
 EXIT_STOPPED = 75
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
+MOST_CHARACTERS = 1500  # of a message: a quoted word of a broken file may have millions
+
 
 class MdrunError(Exception):
     """Trouble that is told to the user in one paragraph: what, where, what to do.
@@ -23,6 +25,11 @@ class MdrunError(Exception):
     exit_code = EXIT_FAULT
     last_good_step: int | None = None
     state_is_whole = False
+
+    def __str__(self) -> str:
+        """One paragraph of printable characters, though it may quote a file: no terminal acts on what a file says."""
+        text = "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in super().__str__())
+        return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 200]} … {text[-190:]}"
 
 
 class InputError(MdrunError):

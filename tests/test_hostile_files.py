@@ -9,12 +9,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mdrun.errors import InputError
+from mdrun.errors import MOST_CHARACTERS, InputError
 from mdrun.potentials.eam_files import read_eam
 from mdrun.potentials.pair_tables import read_toml
+from mdrun.potentials.registry import load_model
 from mdrun.potentials.tabulated import read_table_file
 from mdrun.run.config import read_config
 from mdrun.structures.readers import read_frame
+from mdrun.validate.settings import ValidateSettings
 
 READERS = {
     "eam": read_eam,
@@ -31,6 +33,25 @@ def test_a_pipe_a_device_and_a_directory_are_refused(reader, tmp_path):
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         with pytest.raises(InputError, match=r"not a regular file|a directory"):
             READERS[reader](path)
+
+
+def test_options_of_validate_alone_are_asked_for_as_flags(tmp_path):
+    (tmp_path / "a.toml").write_text("steps = 1\nlong-steps = 5\n")
+    with pytest.raises(InputError, match=r"line 2: long-steps is only a flag: give it as --long-steps"):
+        read_config(tmp_path / "a.toml", ValidateSettings)
+
+
+def test_a_message_is_one_printable_paragraph_whatever_it_quotes():
+    told = str(InputError("a.xyz: \x1b[31m\n\x00 " + "x" * 10**6 + " is no element."))
+    assert told.isprintable()
+    assert len(told) <= MOST_CHARACTERS
+    assert told.endswith("is no element.")
+
+
+@pytest.mark.parametrize("cutoff", ["1e308", "1e20", "9" * 200])
+def test_numbers_whose_powers_overflow_are_refused(cutoff):
+    with pytest.raises(InputError, match=r"cutoff must be below 1e\+20"):
+        load_model(f"buck:A=1000,rho=0.3,C=20,cutoff={cutoff}", (18,))
 
 
 TOKENS = st.sampled_from(

@@ -24,6 +24,7 @@ from mdrun.potentials.kernels import Formula, PairPotential
 Values = tuple[float, ...]
 MixingRule = Callable[[Values, Values], Values]
 
+LARGEST = 1e20  # in any unit of a potential; powers of larger numbers overflow
 POSITIVE, NOT_NEGATIVE, ANY = "a positive number", "a number not below 0", "a finite number"
 
 
@@ -230,7 +231,7 @@ def refuse_unknown(where: str, given: Iterable[str], known: Sequence[str]) -> No
 
 
 def number(where: str, name: str, value: Any, range_: str = POSITIVE) -> float:
-    """A finite number within its range, from an option's text or a TOML value.
+    """A finite number within its range and below ``LARGEST``, from an option's text or a TOML value.
 
     Raises:
         InputError: it is none.
@@ -241,6 +242,8 @@ def number(where: str, name: str, value: Any, range_: str = POSITIVE) -> float:
         found = math.nan
     if not math.isfinite(found) or (found < 0 and range_ != ANY) or (found == 0 and range_ == POSITIVE):
         raise InputError(f"{where}: {name} must be {range_}, not {value!r}.")
+    if abs(found) >= LARGEST:
+        raise InputError(f"{where}: {name} must be below {LARGEST:g}, not {value!r}.")
     return found
 
 

@@ -191,7 +191,7 @@ def _options(spec: str, text: str | None) -> dict[str, str]:
 
 def _load_script(path: Path, function: str, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
     """``FUNCTION(numbers, **options)`` of a file that the user wrote; naming it is the consent to run it."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # false too for a name that the system refuses
         raise InputError(f"the model file {path} does not exist.")
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
     assert module_spec is not None

@@ -33,6 +33,8 @@ def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for key, value in raw.items():
         name, place = key.replace("-", "_"), f"{path}, line {_line_of(key, text)}"
+        if name in getattr(kind, "flags_alone", ()):
+            raise InputError(f"{place}: {key} is only a flag: give it as --{name.replace('_', '-')}.")
         if name not in hints:
             near = difflib.get_close_matches(name.lower(), hints, n=1)
             shown = key if len(key) <= 40 else key[:39] + "…"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from mdrun.errors import InputError
 
 if TYPE_CHECKING:
     from ase import Atoms
+
+SPARE_BYTES = 4 * 1024**3  # what any reader may ask for, with the libraries that it loads
+BYTES_A_THREAD = 64 * 1024**2  # that the C library sets aside for each thread of those
+EXPANSION = 200  # bytes of memory for each of a file, which may be compressed
 
 
 class Place(NamedTuple):
@@ -41,12 +47,17 @@ class Frame:
 @contextmanager
 def asking_ase(path: str, notes: list[str] | None = None) -> Iterator[None]:
     """Whatever a reader of ASE trips over becomes an InputError; what it warns of is collected in ``notes``."""
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as heard, _memory_in_proportion(path):
         warnings.simplefilter("always")
         try:
             yield
         except InputError:
             raise
+        except MemoryError as problem:
+            raise InputError(
+                f"{path} cannot be read: it asks for far more memory than a file of its size needs. "
+                "Check the counts that it gives, or name its format with --format."
+            ) from problem
         except Exception as problem:
             reason = (str(problem).strip().splitlines() or ["no reason given"])[0][:300]
             if isinstance(problem.__cause__, StopIteration) or isinstance(problem, StopIteration):
@@ -58,6 +69,27 @@ def asking_ase(path: str, notes: list[str] | None = None) -> Iterator[None]:
     if notes is not None:
         told = dict.fromkeys(str(w.message).strip() for w in heard if w.category is UserWarning)
         notes += [f"{path}: {' '.join(text.split())[:300]}" for text in list(told)[:3]]
+
+
+@contextmanager
+def _memory_in_proportion(path: str) -> Iterator[None]:
+    """Limit what this process may ask for, in proportion to the file: a wrong count must not exhaust the machine."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        size = os.path.getsize(path)
+    except OSError:  # no Linux, where the limit would not hold either
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + SPARE_BYTES + (os.cpu_count() or 1) * BYTES_A_THREAD + size * EXPANSION
+    limits = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([most, *limits]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def opened(path: str) -> IO[bytes]:

@@ -132,16 +132,23 @@ def _known_units(path: str, units: str) -> str:
 
 def dump_options(path: str, species: Sequence[str] | None) -> dict[str, Any]:
     """What ASE must be told about a text dump; types alone would become H, He, ..."""
-    columns: list[str] = []
-    units = "metal"
+    columns: list[str] | None = None
+    units, most, n_lines = "metal", 0, 0
     with asking_ase(path), opened(path) as fd:
         for raw in fd:
+            n_lines += 1
+            if not raw.startswith(b"ITEM:"):
+                continue
             line = raw.decode("utf-8", "replace")
             if line.startswith("ITEM: UNITS"):
                 units = next(fd).decode("utf-8", "replace").strip()
-            if line.startswith("ITEM: ATOMS"):
+            elif line.startswith("ITEM: NUMBER OF ATOMS"):
+                most = max(most, int(next(fd)))
+            elif line.startswith("ITEM: ATOMS") and columns is None:
                 columns = line.split()[2:]
-                break
+    if most > n_lines:  # ASE would count to it
+        raise InputError(f"{path} declares {most} atoms but has only {n_lines} lines.")
+    columns = columns or []
     options: dict[str, Any] = {"units": _known_units(path, units)}
     named = "element" in columns or "mass" in columns
     if species and named:

@@ -1,6 +1,7 @@
 """The one door to structure files: the format is found, and what ASE's readers pass on in silence is refused or told.
 
-Nothing is read that could run code or unpickle: no reader of ASE does, but some start a program or call a server.
+Files are untrusted. Formats are read from a list: those whose readers unpickle nothing, evaluate nothing, start no
+program, call no server and open no other file.
 """
 
 from __future__ import annotations
@@ -25,11 +26,26 @@ from mdrun.structures.lammps import dump_options, read_lammps_data
 REFUSED = {
     "bundletrajectory": "it is a directory; convert the frame to extxyz",
     "castep-cell": "ASE starts the CASTEP program to read it; convert it to extxyz or cif",
+    "cp2k-restart": "ASE never ends reading one that is cut off; convert it to extxyz",
+    "gpw": "the GPAW program would have to read it; convert it to extxyz",
     "lammps-dump-binary": "it says neither its columns nor its elements; write a text dump",
     "mysql": "it is a server, not a file",
+    "onetep-in": "it names other files, which would be read; convert it to extxyz",
+    "octopus-in": "it names other files, which would be read; convert it to extxyz",
     "postgresql": "it is a server, not a file",
     "py": "it is program text",
+    "xtd": "it names other files, which would be read; convert it to extxyz",
 }
+# Formats whose readers were searched for pickle, eval, programs started and other files opened, and have none of it.
+# What ASE gains waits for the same.
+READ = frozenset(  # one a word
+    """abinit-in abinit-out aims aims-output castep-castep castep-geom castep-md cfg cif cjson cmdft crystal cube
+    dacapo-text db dlp-history dlp4 dmol-arc dmol-car dmol-incoor eon espresso-in espresso-out extxyz gamess-us-out
+    gaussian-in gaussian-out gen gpaw-out gpumd gromacs gromos json jsv lammps-data lammps-dump-text magres mol mustem
+    netcdftrajectory nwchem-in nwchem-out orca-output prismatic proteindatabank qbox res rmc6f runnerdata sdf
+    siesta-xv struct sys traj turbomole v-sim vasp vasp-out vasp-xdatcar vasp-xml wout xsd xsf xyz""".split()  # noqa: SIM905
+)
+MOST_BYTES = 4 * 1024**3  # of a file that is read as a whole; frames of extxyz and traj are found without
 
 
 def read_frame(
@@ -42,8 +58,7 @@ def read_frame(
     """
     _check_file(path)
     file_format = file_format or _guessed_format(path)
-    if file_format in REFUSED:
-        raise InputError(f"{path} is not read as {file_format}: {REFUSED[file_format]}.")
+    _check_format(path, file_format)
     if species and file_format not in ("lammps-data", "lammps-dump-text"):
         raise InputError(
             f"--species names the atom types of LAMMPS files, but {path} is read as {file_format}, "
@@ -58,10 +73,32 @@ def read_frame(
     elif file_format == "lammps-dump-text":
         frame = read_with_ase(path, file_format, index, **dump_options(path, species))
     else:
+        if file_format == "vasp":
+            _check_poscar_counts(path)
         frame = read_with_ase(path, file_format, index)
         if file_format == "vasp":
             _check_poscar(path, len(frame.atoms))
     return frame
+
+
+def _check_format(path: str, file_format: str) -> None:
+    """Refuse formats that no list names, and files too large to be read as a whole."""
+    from ase.io.formats import ioformats
+
+    if file_format in REFUSED:
+        raise InputError(f"{path} is not read as {file_format}: {REFUSED[file_format]}.")
+    if file_format not in READ:
+        unknown = "" if file_format in ioformats else f"ASE knows no format '{file_format[:40]}'; "
+        raise InputError(
+            f"{path} is not read as {file_format[:40]}: {unknown}mdrun reads {', '.join(sorted(READ))}. "
+            "Convert the file to extxyz (`ase convert`), or name its format with --format."
+        )
+    size = os.path.getsize(path)
+    if size > MOST_BYTES and file_format not in ("extxyz", "traj"):
+        raise InputError(
+            f"{path} has {size / 1024**3:.1f} GiB; files of the format {file_format} are read as a whole, and only "
+            f"up to {MOST_BYTES // 1024**3} GiB. Convert it to extxyz."
+        )
 
 
 def _check_file(path: str) -> None:
@@ -111,6 +148,18 @@ def _read_traj(path: str, index: int | None) -> Frame:
         atoms = reader[number]
     place = Place(path, f"frame {number}")
     return Frame(atoms, place, notes + (several_frames(place, n_frames) if index is None else []))
+
+
+def _check_poscar_counts(path: str) -> None:
+    """Refuse counts of more atoms than there are lines: ASE would make a list of them before it looks."""
+    with asking_ase(path), opened(path) as fd:
+        lines = [line.split(b"!")[0].split() for line in fd]
+    for words in lines[5:7]:
+        if words and all(word.isdigit() for word in words):
+            n_atoms = sum(int(word[:18]) for word in words)
+            if n_atoms > len(lines):
+                raise InputError(f"{path} declares {n_atoms} atoms but has only {len(lines)} lines.")
+            return
 
 
 def _check_poscar(path: str, n_atoms: int) -> None:

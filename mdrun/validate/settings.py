@@ -13,3 +13,4 @@ class ValidateSettings(Settings):
     """Those of a run. How long it is and what it writes, which a configuration may say, means nothing here."""
 
     command: ClassVar[str] = "validate"
+    flags_alone: ClassVar[tuple[str, ...]] = ("checks", "samples", "short_steps", "long_steps")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import ase.io
+import numpy as np
 import pytest
 from ase import Atoms
 from ase.build import bulk
+from ase.io.formats import ioformats
 
+from mdrun.errors import InputError
 from mdrun.structures import load_structure
+from mdrun.structures.frame import asking_ase
+from mdrun.structures.readers import READ
+from tests.mutations import answers_or_refuses
 from tests.structures.texts import PAIR, heard, refusal, xyz
 
 # The file itself
@@ -36,17 +44,91 @@ def test_formats_that_run_programs_or_call_servers_are_refused(write):
     assert "knows no format" in refusal(path, format="nonsense")
 
 
-def test_a_pickle_is_never_opened(tmp_path):
-    import pickle
+class Trap:
+    """Unpickled, it makes a file; so would it as a line of Python."""
 
-    class Trap:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "marker",))
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
 
-    for name in ("a.traj", "a.pckl", "a.xyz", "a.db", "a.bundle", "a.json"):
-        (tmp_path / name).write_bytes(pickle.dumps(Trap()))
+    def __reduce__(self):
+        return (Path.touch, (self.marker,))
+
+
+def test_a_pickle_is_never_opened_whatever_its_name_and_format(tmp_path):
+    trap, marker = pickle.dumps(Trap(tmp_path / "marker")), tmp_path / "marker"
+    for name in (
+        "a.traj",
+        "a.trj",
+        "a.pckl",
+        "a.pkl",
+        "a.xyz",
+        "a.db",
+        "a.bundle",
+        "a.json",
+        "a.gpw",
+        "a.nc",
+        "POSCAR",
+    ):
+        (tmp_path / name).write_bytes(trap)
         refusal(tmp_path / name)
+    for name in sorted(ioformats):
+        refusal(tmp_path / "a.pkl", format=name)
+    assert not marker.exists()
+    assert pickle.loads(trap) is None
+    assert marker.exists()
+
+
+def test_program_text_is_never_run(tmp_path):
+    text = f"from pathlib import Path\nPath({str(tmp_path / 'marker')!r}).touch()\n"
+    for name in ("a.py", "a.xyz", "a.in", "a.traj", "geometry.in", "inp"):
+        (tmp_path / name).write_text(text)
+        refusal(tmp_path / name)
+    for name in sorted(ioformats):
+        refusal(tmp_path / "a.py", format=name)
     assert not (tmp_path / "marker").exists()
+
+
+def test_a_format_that_no_list_names_is_refused_with_those_that_are_read(write):
+    said = refusal(write("a"), format="dftb")
+    assert "not read as dftb" in said
+    assert "extxyz" in said
+    assert "ase convert" in said
+
+
+def test_a_large_file_is_refused_before_it_is_read_as_a_whole(tmp_path):
+    with open(tmp_path / "a.cif", "wb") as fd:
+        fd.truncate(5 * 1024**3)  # takes no room
+    assert "has 5.0 GiB" in refusal(tmp_path / "a.cif", format="cif")
+
+
+@pytest.mark.parametrize("text", ["3\nTitle 1 2 3\n 1 0 0\nCu 0 0 0\nend\n", "import os\nos\n"])
+def test_the_reader_of_every_format_comes_to_an_end_on_another_ones_file(write, text):
+    path = write(text, "a")
+    for form in sorted(READ):
+        answers_or_refuses(lambda path, form=form: load_structure(path, format=form), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("POSCAR", "Cu\n1.0\n9 0 0\n0 9 0\n0 0 9\nCu\n99999999999\nDirect\n0 0 0\n"),
+        ("POSCAR", "Cu\n1.0\n9 0 0\n0 9 0\n0 0 9\n99999999999\nDirect\n0 0 0\n"),
+        ("a.dump", "ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n99999999999\nITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\n"
+                   "ITEM: ATOMS id element x y z\n1 Ar 0 0 0\n"),
+        ("a.data", "t\n\n99999999999 atoms\n1 atom types\n0 9 xlo xhi\n0 9 ylo yhi\n0 9 zlo zhi\n\n"
+                   "Masses\n\n1 39.948\n"),
+    ],
+)  # fmt: skip
+def test_a_count_of_more_atoms_than_lines_is_refused(write, name, text):
+    form = {"a.dump": "lammps-dump-text"}.get(name)
+    assert "declares 99999999999 atoms but has only" in refusal(write(text, name), format=form)
+
+
+def test_a_reader_gets_memory_in_proportion_to_the_file_and_no_longer_than_it_reads(write):
+    path, before = str(write("a")), resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(InputError, match="far more memory"), asking_ase(path):
+        np.empty(2**33)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_importing_the_module_does_not_import_ase():
