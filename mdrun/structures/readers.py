@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mdrun.errors import InputError
 from mdrun.structures.extxyz import read_extxyz
 from mdrun.structures.frame import (
     Frame,
+    Part,
     Place,
     asking_ase,
     missing_frame,
@@ -20,7 +23,11 @@ from mdrun.structures.frame import (
     read_with_ase,
     several_frames,
 )
+from mdrun.structures.h5md import read_h5md
 from mdrun.structures.lammps import dump_options, read_lammps_data
+
+if TYPE_CHECKING:
+    from ase import Atoms
 
 REFUSED = {
     "bundletrajectory": "it is a directory; convert the frame to extxyz",
@@ -40,7 +47,7 @@ def read_frame(
     Raises:
         InputError: no such file, empty, not parsable, not such a frame, or readable only by guessing.
     """
-    _check_file(path)
+    check_file(path)
     file_format = file_format or _guessed_format(path)
     if file_format in REFUSED:
         raise InputError(f"{path} is not read as {file_format}: {REFUSED[file_format]}.")
@@ -53,6 +60,8 @@ def read_frame(
         frame = read_extxyz(path, index)
     elif file_format == "traj":
         frame = _read_traj(path, index)
+    elif file_format == "h5md":
+        frame = read_h5md(path, index)
     elif file_format == "lammps-data":
         frame = read_lammps_data(path, index, species)
     elif file_format == "lammps-dump-text":
@@ -64,7 +73,10 @@ def read_frame(
     return frame
 
 
-def _check_file(path: str) -> None:
+def check_file(path: str) -> None:
+    """Raises:
+    InputError: there is no file with something in it that can be read.
+    """
     if not os.path.exists(path):
         raise InputError(f"there is no file {path}.")
     if not os.path.isfile(path):
@@ -83,6 +95,8 @@ def _guessed_format(path: str) -> str:
     """ASE's guess, but for LAMMPS data files, which ASE never recognizes and takes for others by their name."""
     from ase.io.formats import UnknownFileTypeError, filetype
 
+    if path.lower().endswith(".h5md"):
+        return "h5md"
     with asking_ase(path):
         with opened(path) as fd:
             head = fd.read(4096).decode("utf-8", "replace")
@@ -111,6 +125,26 @@ def _read_traj(path: str, index: int | None) -> Frame:
         atoms = reader[number]
     place = Place(path, f"frame {number}")
     return Frame(atoms, place, notes + (several_frames(place, n_frames) if index is None else []))
+
+
+def parts_of_traj(path: str) -> Iterator[Part]:
+    """The frames of a file of ASE's, one after the other; it is open until the last was asked for.
+
+    Raises:
+        InputError: it is no such file.
+    """
+    from ase.io.trajectory import TrajectoryReader
+
+    def read(number: int) -> Atoms:
+        with asking_ase(path):
+            return reader[number]
+
+    with open(path, "rb") as fd:
+        with asking_ase(path):
+            reader = TrajectoryReader(fd)
+            n_frames = len(reader)
+        for number in range(n_frames):
+            yield Part(partial(read, number))
 
 
 def _check_poscar(path: str, n_atoms: int) -> None:
