@@ -54,6 +54,8 @@ def open_h5md(path: str | os.PathLike[str]) -> h5py.File:
         try:
             file = h5py.File(path, "r")
         except OSError:
+            if not was_left_open(path):  # of a file that was cut HDF5 would read for ever in this mode
+                raise
             file = h5py.File(path, "r", swmr=True)
     except OSError as error:
         raise InputError(f"{path} can't be read as H5MD: {str(error).rstrip('.')}.") from error
@@ -67,6 +69,13 @@ def open_h5md(path: str | os.PathLike[str]) -> h5py.File:
             file.close()
             raise InputError(f"{path}: {GROUP}/{name} is in {said}; only {unit} is read.")
     return file
+
+
+def was_left_open(path: str | os.PathLike[str]) -> bool:
+    """Whether the superblock (version 2 and 3) says that a process is writing."""
+    with open(path, "rb") as file:
+        head = file.read(12)
+    return len(head) == 12 and head[8] >= 2 and head[11] != 0
 
 
 def parts_of_h5md(path: str) -> Iterator[Part]:

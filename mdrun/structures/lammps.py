@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from mdrun.errors import InputError
-from mdrun.structures.frame import Frame, Part, asking_ase, ends_within_a_row, opened, read_with_ase
+from mdrun.structures.frame import Frame, Part, asking_ase, opened, read_with_ase
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -179,12 +178,18 @@ def parts_of_dump(path: str, species: Sequence[str] | None) -> Iterator[Part]:
                 continue
             n_rows = sum(1 for _ in islice(ahead, n_atoms))
             end, cut_off = ahead.tell(), f"it holds {n_rows} of {n_atoms} atoms" if n_rows < n_atoms else ""
-            if not cut_off and end == os.fstat(fd.fileno()).st_size and ends_within_a_row(fd, begin):
+            if not cut_off and not _ends_a_line(fd, end):
                 cut_off = "its last row is not whole"
             yield Part(partial(_read_dump, fd, begin, end, path, options), cut_off)
             begin = end
         if ahead.tell() > begin:
             yield Part(partial(_read_dump, fd, begin, ahead.tell(), path, options), "it ends in its header")
+
+
+def _ends_a_line(fd: IO[bytes], end: int) -> bool:
+    """Rows of a dump differ in width: nothing but the newline, which LAMMPS always writes, says that one is whole."""
+    fd.seek(max(end - 1, 0))
+    return fd.read(1) == b"\n"
 
 
 def _read_dump(fd: IO[bytes], begin: int, end: int, path: str, options: dict[str, Any]) -> Atoms:
@@ -204,7 +209,10 @@ def _read_dump(fd: IO[bytes], begin: int, end: int, path: str, options: dict[str
             ids = np.loadtxt(StringIO(rows), np.int64, usecols=columns.index("id"), ndmin=1) - 1
             order = np.argsort(ids)
         if "mass" in columns:
+            velocities = atoms.get_velocities()
             atoms.set_masses(np.loadtxt(StringIO(rows), usecols=columns.index("mass"), ndmin=1)[order])
+            if "momenta" in atoms.arrays:  # which ASE made of the masses of the elements
+                atoms.set_velocities(velocities)
         atoms.set_array("id", ids[order])
         atoms.arrays.pop("type", None)
         atoms.info["step"] = atoms.info.pop("timestep")

@@ -12,7 +12,7 @@ import numpy as np
 
 from mdrun import __version__
 from mdrun.run.trajectories.frames import Frame, too_short
-from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of
+from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of, was_left_open
 
 if TYPE_CHECKING:
     import h5py
@@ -166,7 +166,7 @@ def cut(path: Path, n: int) -> None:
         if len(steps) < n:
             raise too_short(path, len(steps), n, "frames")
         series = series_of(old)
-        if len(steps) == n and all(len(s) == n for s in series.values()) and not _was_left_open(path):
+        if len(steps) == n and all(len(s) == n for s in series.values()) and not was_left_open(path):
             return
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -177,13 +177,6 @@ def cut(path: Path, n: int) -> None:
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-
-
-def _was_left_open(path: Path) -> bool:
-    """Whether the superblock (version 2 and 3) says that a process is writing."""
-    with path.open("rb") as file:
-        head = file.read(12)
-    return len(head) == 12 and head[8] >= 2 and head[11] != 0
 
 
 def _copy(old: h5py.File, new: h5py.File, n: int) -> None:
