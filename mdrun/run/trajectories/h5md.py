@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import h5py
 
 MOST_ROWS = 65536  # of a chunk
+SLACK = 1 << 17  # bytes that a frame takes beside its numbers, and more
 
 
 class H5mdWriter:
@@ -43,6 +45,7 @@ class H5mdWriter:
         import h5py
 
         values = {name: value for name, value in self._values(frame).items() if value is not None}
+        _check_room(self._path, sum(np.asarray(value).nbytes for value in values.values()) + SLACK)
         if self._n == 0:
             self._create(frame, values)
         per_atom = [f"{GROUP}/{name}/value" for name in VECTORS]
@@ -128,6 +131,23 @@ class H5mdWriter:
 
     def close(self) -> None:
         """Nothing is open between frames."""
+
+
+def _check_room(path: Path, n_bytes: int) -> None:
+    """Whether the file can grow by so much, asked first: a write that fails within HDF5 crashes the process later.
+
+    Raises:
+        OSError: it can't.
+    """
+    with path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            os.posix_fallocate(file.fileno(), size, n_bytes)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        finally:
+            file.truncate(size)
 
 
 def _unit(name: str) -> str:
