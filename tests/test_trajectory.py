@@ -20,7 +20,8 @@ from mdrun.potentials.base import ForceModel
 from mdrun.run.simulation import Observer
 from mdrun.run.thermo import Thermometer
 from mdrun.run.trajectories import text
-from mdrun.run.trajectory import TrajectoryFile, move_mask
+from mdrun.run.trajectories.frames import move_mask
+from mdrun.run.trajectory import TrajectoryFile
 from mdrun.structures import load_structure
 from mdrun.units import FS, PS
 from tests.systems import Run, argon, free_particles, pfcc, simulate

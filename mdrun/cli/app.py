@@ -9,6 +9,7 @@ import sys
 import typer
 
 from mdrun import __version__
+from mdrun.cli.convert import convert
 from mdrun.cli.init import init
 from mdrun.cli.relax import relax
 from mdrun.cli.resume import resume
@@ -31,6 +32,7 @@ app.command()(relax)
 app.command()(validate)
 app.command()(status)
 app.command()(init)
+app.command()(convert)
 
 
 def _show_version(wanted: bool) -> None:

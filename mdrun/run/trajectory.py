@@ -15,7 +15,7 @@ from mdrun.run.directory import TRAJECTORY, writing
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.run.trajectories.files import open_writer
-from mdrun.run.trajectories.frames import Frame, Writer, wrapped
+from mdrun.run.trajectories.frames import Frame, Writer, move_mask, wrapped
 from mdrun.run.trajectories.names import parse_precision
 from mdrun.run.trajectories.writing import WritingThread
 from mdrun.state import FIELDS, Field
@@ -142,10 +142,3 @@ class TrajectoryFile:
         if self._thread is not None:
             self._thread.close()
             self._thread = None
-
-
-def move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
-    """The column that ASE makes constraints of: a flag for each atom where these will do, else for each component."""
-    if mobile.all():
-        return {}
-    return {"move_mask": mobile[:, 0] if (mobile == mobile[:, :1]).all() else mobile}

@@ -11,6 +11,7 @@ import numpy as np
 
 from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds, replicated
+from mdrun.structures.frame import constraints_of
 from mdrun.structures.readers import read_frame
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def load_structure(
         checks.check_finite(atoms, atoms.arrays["momenta"], "momentum", place)
     checks.check_masses(atoms, masses, place)
     checks.check_cell(atoms.cell.array, atoms.pbc, place)
-    mobile = _mobile(atoms, place)
+    mobile = mobile_components(atoms, place)
     bonds = bonds_of_file(atoms, place)
     if constrain_bonds is not None:
         bonds = merged(bonds, bonds_of_kinds(atoms, constrain_bonds, place))
@@ -136,7 +137,7 @@ def load_structure(
     if freeze is not None:
         mobile[select(freeze, atoms, "--freeze")] = False
     notes += _rest_the_fixed(atoms, mobile, place)
-    atoms.set_constraint(_constraints(mobile))
+    atoms.set_constraint(constraints_of(mobile))
     return Structure(path, atoms, masses, charges, mobile, bonds, "momenta" in atoms.arrays, tuple(notes))
 
 
@@ -184,7 +185,7 @@ def _per_atom(atoms: Atoms, place: Place) -> tuple[np.ndarray, np.ndarray]:
     return atoms.get_masses().astype(np.float64), atoms.get_initial_charges().astype(np.float64)
 
 
-def _mobile(atoms: Atoms, place: Place) -> np.ndarray:
+def mobile_components(atoms: Atoms, place: Place) -> np.ndarray:
     """(n, 3) components that no constraint of the file fixes.
 
     Raises:
@@ -243,16 +244,3 @@ def _rest_the_fixed(atoms: Atoms, mobile: np.ndarray, place: Place) -> list[str]
     atoms.arrays["momenta"][~mobile] = 0.0
     n = int(moving.any(axis=1).sum())
     return [f"{place}: {n} fixed atoms had momenta along fixed components, which are set to zero"] if n else []
-
-
-def _constraints(mobile: np.ndarray) -> list[object]:
-    """At most eight constraints of ASE, one for each set of fixed components."""
-    from ase.constraints import FixAtoms, FixCartesian
-
-    kinds = (~mobile) @ np.array([4, 2, 1])
-    found: list[object] = []
-    for kind in np.unique(kinds[kinds > 0]):
-        atoms = np.flatnonzero(kinds == kind)
-        mask = [bool(kind & bit) for bit in (4, 2, 1)]
-        found.append(FixAtoms(indices=atoms) if all(mask) else FixCartesian(atoms, mask=mask))
-    return found

@@ -6,18 +6,32 @@ atoms, and stops at the first blank line.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from io import StringIO
 from itertools import islice
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mdrun.errors import InputError
-from mdrun.structures.frame import Frame, Place, asking_ase, missing_frame, opened, several_frames
+from mdrun.structures.frame import (
+    Frame,
+    Part,
+    Place,
+    asking_ase,
+    ends_within_a_row,
+    missing_frame,
+    opened,
+    several_frames,
+)
+
+if TYPE_CHECKING:
+    from ase import Atoms
 
 ISOTOPES = {"D": 2.014102, "T": 3.016049}  # amu, AME2020
 SPELLINGS = {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}
@@ -48,27 +62,51 @@ def read_extxyz(path: str, index: int | None) -> Frame:
     Raises:
         InputError: no such frame, a frame that is cut off, or a header or row that is not understood.
     """
+    notes: list[str] = []
+    with asking_ase(path, notes), opened(path) as fd:
+        spot, number, n_frames = _find(fd, path, -1 if index is None else index)
+        place = Place(path, f"frame {number}")
+        atoms = _read(fd, spot, place, notes)
+    return Frame(atoms, place, notes + (several_frames(place, n_frames) if index is None else []))
+
+
+def parts_of_extxyz(path: str) -> Iterator[Part]:
+    """The frames, one after the other; the file is open until the last was asked for.
+
+    Raises:
+        InputError: what should be a frame is none.
+    """
+    with open(path, "rb") as ahead, open(path, "rb") as fd:
+        n_bytes = os.fstat(fd.fileno()).st_size
+        for number, spot in enumerate(_spots(ahead, path)):
+            cut_off = f"it holds {max(spot.n_rows, 0)} of {spot.n_atoms} atoms" if spot.n_rows < spot.n_atoms else ""
+            if not cut_off and ahead.tell() == n_bytes and ends_within_a_row(fd, spot.offset, 2 + spot.n_atoms):
+                cut_off = "its last row is not whole"
+            yield Part(partial(_read_part, fd, spot, Place(path, f"frame {number}")), cut_off)
+
+
+def _read_part(fd: IO[bytes], spot: _Spot, place: Place) -> Atoms:
+    with asking_ase(place.path):
+        return _read(fd, spot, place, [])
+
+
+def _read(fd: IO[bytes], spot: _Spot, place: Place, notes: list[str]) -> Atoms:
     from ase.io import iread
 
-    notes: list[str] = []
-    with asking_ase(path, notes):
-        with opened(path) as fd:
-            spot, number, n_frames = _find(fd, path, -1 if index is None else index)
-            place = Place(path, f"frame {number}")
-            if spot.n_rows < spot.n_atoms:
-                raise InputError(
-                    f"{place} is cut off: it holds {max(spot.n_rows, 0)} of {spot.n_atoms} atoms. "
-                    "Choose an earlier frame with --index, or write the file again."
-                )
-            fd.seek(spot.offset)
-            lines = [raw.decode("utf-8", "replace") for raw in islice(fd, 2 + spot.n_atoms + spot.n_vectors)]
-        rows, rest = lines[2 : 2 + spot.n_atoms], lines[2 + spot.n_atoms :]
-        # With VEC lines ASE reads a bare comment and no keys at all.
-        header = {} if spot.n_vectors else _header(lines[1], place, notes)
-        columns = _columns(header.get("Properties", PLAIN), place)
-        heavy = _check_rows(rows, columns, path, spot.line + 2, notes)
-        text = "".join([*lines[:2], *rows, *rest])
-        (atoms,) = iread(StringIO(text), index=0, format="extxyz", parallel=False)
+    if spot.n_rows < spot.n_atoms:
+        raise InputError(
+            f"{place} is cut off: it holds {max(spot.n_rows, 0)} of {spot.n_atoms} atoms. "
+            "Choose an earlier frame with --index, or write the file again."
+        )
+    fd.seek(spot.offset)
+    lines = [raw.decode("utf-8", "replace") for raw in islice(fd, 2 + spot.n_atoms + spot.n_vectors)]
+    rows, rest = lines[2 : 2 + spot.n_atoms], lines[2 + spot.n_atoms :]
+    # With VEC lines ASE reads a bare comment and no keys at all.
+    header = {} if spot.n_vectors else _header(lines[1], place, notes)
+    columns = _columns(header.get("Properties", PLAIN), place)
+    heavy = _check_rows(rows, columns, place.path, spot.line + 2, notes)
+    text = "".join([*lines[:2], *rows, *rest])
+    (atoms,) = iread(StringIO(text), index=0, format="extxyz", parallel=False)
     if "pbc" in header:
         atoms.pbc = _pbc(header["pbc"], place)
     if heavy and "masses" not in atoms.arrays:
@@ -76,7 +114,7 @@ def read_extxyz(path: str, index: int | None) -> Frame:
         masses[list(heavy)] = list(heavy.values())
         atoms.set_masses(masses)
         notes.append(f"{place}: D and T are hydrogen with masses 2.014 and 3.016 amu ({len(heavy)} atoms)")
-    return Frame(atoms, place, notes + (several_frames(place, n_frames) if index is None else []))
+    return atoms
 
 
 def _find(fd: IO[bytes], path: str, index: int) -> tuple[_Spot, int, int]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from mdrun.errors import InputError
 
@@ -33,6 +36,18 @@ class Place(NamedTuple):
     def clause(self) -> str:
         """For the middle of a sentence."""
         return f"{self}," if self.frame else self.path
+
+
+class Part(NamedTuple):
+    """A frame of a file that holds many, parsed when it is asked for.
+
+    Attributes:
+        read: the frame with whatever the file says of it; raises InputError where it can't be read.
+        cut_off: why it is not whole, as the last one of a killed run may be; empty where it is.
+    """
+
+    read: Callable[[], Atoms]
+    cut_off: str = ""
 
 
 @dataclass
@@ -140,3 +155,28 @@ def read_with_ase(path: str, file_format: str, index: int | None, **options: Any
             if len(frames) > 1:
                 notes.append(f"{path} holds several frames, of which the last is used; choose with --index")
     return Frame(frames[-1], place, notes)
+
+
+def ends_within_a_row(fd: IO[bytes], offset: int, n_lines: int | None = None) -> bool:
+    """Whether the last of ``n_lines`` from ``offset`` on lacks its end and is shorter than the one before.
+
+    A file whose program ends it without a newline is whole; rows of one width are what all that is written here has.
+    """
+    fd.seek(offset)
+    before, last = b"", b""
+    for line in islice(fd, n_lines):
+        before, last = last, line
+    return not last.endswith(b"\n") and len(last) < len(before.rstrip(b"\r\n"))
+
+
+def constraints_of(mobile: np.ndarray) -> list[object]:
+    """At most eight constraints of ASE, one for each set of fixed components."""
+    from ase.constraints import FixAtoms, FixCartesian
+
+    kinds = (~mobile) @ np.array([4, 2, 1])
+    found: list[object] = []
+    for kind in np.unique(kinds[kinds > 0]):
+        atoms = np.flatnonzero(kinds == kind)
+        mask = [bool(kind & bit) for bit in (4, 2, 1)]
+        found.append(FixAtoms(indices=atoms) if all(mask) else FixCartesian(atoms, mask=mask))
+    return found

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from io import StringIO
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from mdrun.errors import InputError
-from mdrun.structures.frame import Frame, asking_ase, opened, read_with_ase
+from mdrun.structures.frame import Frame, Part, asking_ase, opened, read_with_ase
+
+if TYPE_CHECKING:
+    from ase import Atoms
 
 UNITS_READ = ("metal", "real")
 
@@ -159,3 +166,65 @@ def dump_options(path: str, species: Sequence[str] | None) -> dict[str, Any]:
             "Name those of types 1, 2, .. with --species, for example --species Ar,O."
         )
     return options | ({"specorder": list(species)} if species else {})
+
+
+def parts_of_dump(path: str, species: Sequence[str] | None) -> Iterator[Part]:
+    """The frames of a text dump, one after the other; the file is open until the last was asked for.
+
+    Raises:
+        InputError: units or elements are not known.
+    """
+    options = dump_options(path, species)
+    with open(path, "rb") as ahead, open(path, "rb") as fd:
+        begin = n_atoms = 0
+        for raw in ahead:
+            if raw.startswith(b"ITEM: NUMBER OF ATOMS"):
+                count = next(ahead, b"").strip()
+                n_atoms = int(count) if count.isdigit() else sys.maxsize
+            if not raw.startswith(b"ITEM: ATOMS"):
+                continue
+            n_rows = sum(1 for _ in islice(ahead, n_atoms))
+            end, cut_off = ahead.tell(), f"it holds {n_rows} of {n_atoms} atoms" if n_rows < n_atoms else ""
+            if not cut_off and not _ends_a_line(fd, end):
+                cut_off = "its last row is not whole"
+            yield Part(partial(_read_dump, fd, begin, end, path, options), cut_off)
+            begin = end
+        if ahead.tell() > begin:
+            yield Part(partial(_read_dump, fd, begin, ahead.tell(), path, options), "it ends in its header")
+
+
+def _ends_a_line(fd: IO[bytes], end: int) -> bool:
+    """Rows of a dump differ in width: nothing but the newline, which LAMMPS always writes, says that one is whole."""
+    fd.seek(max(end - 1, 0))
+    return fd.read(1) == b"\n"
+
+
+def _read_dump(fd: IO[bytes], begin: int, end: int, path: str, options: dict[str, Any]) -> Atoms:
+    """One frame by ASE, with what it leaves out: ``id`` from 0, masses, step and time; without its energy of zero."""
+    from ase.io.lammpsrun import read_lammps_dump_text
+
+    fd.seek(begin)
+    text = fd.read(end - begin).decode("utf-8", "replace")
+    with asking_ase(path):
+        atoms = read_lammps_dump_text(StringIO(text), index=0, **options)
+        head, _, rest = text.partition("ITEM: ATOMS")
+        labels, _, rows = rest.partition("\n")
+        columns = labels.split()
+        ids = np.arange(len(atoms))
+        order = ids
+        if "id" in columns:
+            ids = np.loadtxt(StringIO(rows), np.int64, usecols=columns.index("id"), ndmin=1) - 1
+            order = np.argsort(ids)
+        if "mass" in columns:
+            velocities = atoms.get_velocities()
+            atoms.set_masses(np.loadtxt(StringIO(rows), usecols=columns.index("mass"), ndmin=1)[order])
+            if "momenta" in atoms.arrays:  # which ASE made of the masses of the elements
+                atoms.set_velocities(velocities)
+        atoms.set_array("id", ids[order])
+        atoms.arrays.pop("type", None)
+        atoms.info["step"] = atoms.info.pop("timestep")
+        if time := re.search(r"^ITEM: TIME\s*\n(.*)", head, re.M):
+            atoms.info["time_ps"] = float(time[1]) * (1e-3 if options["units"] == "real" else 1.0)
+    if atoms.calc is not None:
+        atoms.calc.results.pop("energy", None)
+    return atoms

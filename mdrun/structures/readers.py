@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mdrun.errors import InputError
 from mdrun.structures.extxyz import read_extxyz
 from mdrun.structures.frame import (
     Frame,
+    Part,
     Place,
     asking_ase,
     missing_frame,
@@ -21,7 +24,11 @@ from mdrun.structures.frame import (
     read_with_ase,
     several_frames,
 )
+from mdrun.structures.h5md import read_h5md
 from mdrun.structures.lammps import dump_options, read_lammps_data
+
+if TYPE_CHECKING:
+    from ase import Atoms
 
 REFUSED = {
     "bundletrajectory": "it is a directory; convert the frame to extxyz",
@@ -41,11 +48,12 @@ REFUSED = {
 READ = frozenset(  # one a word
     """abinit-in abinit-out aims aims-output castep-castep castep-geom castep-md cfg cif cjson cmdft crystal cube
     dacapo-text db dlp-history dlp4 dmol-arc dmol-car dmol-incoor eon espresso-in espresso-out extxyz gamess-us-out
-    gaussian-in gaussian-out gen gpaw-out gpumd gromacs gromos json jsv lammps-data lammps-dump-text magres mol mustem
-    netcdftrajectory nwchem-in nwchem-out orca-output prismatic proteindatabank qbox res rmc6f runnerdata sdf
+    gaussian-in gaussian-out gen gpaw-out gpumd gromacs gromos h5md json jsv lammps-data lammps-dump-text magres mol
+    mustem netcdftrajectory nwchem-in nwchem-out orca-output prismatic proteindatabank qbox res rmc6f runnerdata sdf
     siesta-xv struct sys traj turbomole v-sim vasp vasp-out vasp-xdatcar vasp-xml wout xsd xsf xyz""".split()  # noqa: SIM905
 )
-MOST_BYTES = 4 * 1024**3  # of a file that is read as a whole; frames of extxyz and traj are found without
+FRAME_BY_FRAME = ("extxyz", "traj", "h5md")
+MOST_BYTES = 4 * 1024**3  # of a file that is read as a whole
 
 
 def read_frame(
@@ -56,7 +64,7 @@ def read_frame(
     Raises:
         InputError: no such file, empty, not parsable, not such a frame, or readable only by guessing.
     """
-    _check_file(path)
+    check_file(path)
     file_format = file_format or _guessed_format(path)
     _check_format(path, file_format)
     if species and file_format not in ("lammps-data", "lammps-dump-text"):
@@ -68,6 +76,8 @@ def read_frame(
         frame = read_extxyz(path, index)
     elif file_format == "traj":
         frame = _read_traj(path, index)
+    elif file_format == "h5md":
+        frame = read_h5md(path, index)
     elif file_format == "lammps-data":
         frame = read_lammps_data(path, index, species)
     elif file_format == "lammps-dump-text":
@@ -94,14 +104,17 @@ def _check_format(path: str, file_format: str) -> None:
             "Convert the file to extxyz (`ase convert`), or name its format with --format."
         )
     size = os.path.getsize(path)
-    if size > MOST_BYTES and file_format not in ("extxyz", "traj"):
+    if size > MOST_BYTES and file_format not in FRAME_BY_FRAME:
         raise InputError(
             f"{path} has {size / 1024**3:.1f} GiB; files of the format {file_format} are read as a whole, and only "
             f"up to {MOST_BYTES // 1024**3} GiB. Convert it to extxyz."
         )
 
 
-def _check_file(path: str) -> None:
+def check_file(path: str) -> None:
+    """Raises:
+    InputError: there is no file with something in it that can be read.
+    """
     if not os.path.exists(path):
         raise InputError(f"there is no file {path}.")
     if not os.path.isfile(path):
@@ -120,6 +133,8 @@ def _guessed_format(path: str) -> str:
     """ASE's guess, but for LAMMPS data files, which ASE never recognizes and takes for others by their name."""
     from ase.io.formats import UnknownFileTypeError, filetype
 
+    if path.lower().endswith(".h5md"):
+        return "h5md"
     with asking_ase(path):
         with opened(path) as fd:
             head = fd.read(4096).decode("utf-8", "replace")
@@ -160,6 +175,26 @@ def _check_poscar_counts(path: str) -> None:
             if n_atoms > len(lines):
                 raise InputError(f"{path} declares {n_atoms} atoms but has only {len(lines)} lines.")
             return
+
+
+def parts_of_traj(path: str) -> Iterator[Part]:
+    """The frames of a file of ASE's, one after the other; it is open until the last was asked for.
+
+    Raises:
+        InputError: it is no such file.
+    """
+    from ase.io.trajectory import TrajectoryReader
+
+    def read(number: int) -> Atoms:
+        with asking_ase(path):
+            return reader[number]
+
+    with open(path, "rb") as fd:
+        with asking_ase(path):
+            reader = TrajectoryReader(fd)
+            n_frames = len(reader)
+        for number in range(n_frames):
+            yield Part(partial(read, number))
 
 
 def _check_poscar(path: str, n_atoms: int) -> None:

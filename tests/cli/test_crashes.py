@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mdrun.run.resume import newest_checkpoint
-from mdrun.run.trajectories.h5md import read_frames
+from mdrun.run.trajectories.reading import read_frames
 from tests.cli.launcher import MDRUN, Program, run, torchrun
 from tests.cli.test_resume import arrays
 from tests.systems import pfcc

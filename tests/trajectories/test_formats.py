@@ -14,11 +14,12 @@ from ase.io import read
 
 from mdrun import units
 from mdrun.errors import InputError, MdrunError
-from mdrun.run.trajectories import h5md
 from mdrun.run.trajectories.files import open_writer
 from mdrun.run.trajectories.frames import Frame, wrapped
 from mdrun.run.trajectories.names import Precision, check_names, parse_precision
+from mdrun.run.trajectories.reading import read_frames
 from mdrun.run.trajectories.writing import WritingThread
+from mdrun.structures.h5md import KJ_MOL
 
 KINDS = ("t.extxyz", "t.traj", "t.h5md", "t.dump")
 TILTED = np.array([[8.0, 0.0, 0.0], [-2.0, 9.0, 0.0], [1.0, 3.0, 10.0]])
@@ -47,7 +48,7 @@ def written(path: Path, steps: range, at: int | None = None, cell: np.ndarray = 
 
 def frames_in(path: Path) -> list:
     if path.suffix == ".h5md":
-        return [f.atoms() for f in h5md.read_frames(path)]
+        return [f.atoms() for f in read_frames(path)]
     return read(path, ":", format="lammps-dump-text" if path.suffix == ".dump" else None)
 
 
@@ -146,7 +147,7 @@ def test_mdanalysis_reads_what_the_h5md_file_holds(tmp_path):
         velocities = mine.velocities() * units.PS
         np.testing.assert_allclose(moment.positions, mine.columns["positions"], rtol=1e-6, atol=1e-5)
         np.testing.assert_allclose(moment.velocities, velocities, rtol=1e-5, atol=1e-3)
-        np.testing.assert_allclose(moment.forces, mine.columns["forces"] * h5md.KJ_MOL, rtol=1e-5, atol=1e-2)
+        np.testing.assert_allclose(moment.forces, mine.columns["forces"] * KJ_MOL, rtol=1e-5, atol=1e-2)
         assert moment.time == pytest.approx(0.02 * k)
         assert moment.data["step"] == 10 * k
         np.testing.assert_allclose(moment.dimensions[:3], np.linalg.norm(TILTED, axis=1), rtol=1e-6)

@@ -119,3 +119,10 @@ def too_short(path: object, holds: int, at: int, unit: str) -> InputError:
         f"the trajectory {path} holds {holds} {unit}, fewer than the {at} that the checkpoint counts: it was cut or "
         "replaced since. Put the file back, or begin the run anew."
     )
+
+
+def move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
+    """The column that ASE makes constraints of: a flag for each atom where these will do, else for each component."""
+    if mobile.all():
+        return {}
+    return {"move_mask": mobile[:, 0] if (mobile == mobile[:, :1]).all() else mobile}

@@ -1,11 +1,8 @@
-"""H5MD files: the layout of P. de Buyl, P. H. Colberg and F. Höfling, Comput. Phys. Commun. 185, 1546 (2014), version
-1.1, https://nongnu.org/h5md, with the module ``units``.
-
-Units are those of the set that MDAnalysis reads: Angstrom, ps, Angstrom ps-1, kJ mol-1 Angstrom-1, u; energies eV.
-"""
+"""H5MD files, written and cut back; layout and units: ``mdrun.structures.h5md``."""
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator
@@ -14,23 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mdrun import __version__, units
-from mdrun.errors import InputError
+from mdrun import __version__
 from mdrun.run.trajectories.frames import Frame, too_short
+from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of, was_left_open
 
 if TYPE_CHECKING:
     import h5py
 
-GROUP = "particles/trajectory"  # the name that MDAnalysis looks under where it is given no topology
-KJ_MOL = 96.48533289  # in one eV; CODATA 2014, as mdrun.units
 MOST_ROWS = 65536  # of a chunk
-# By name: ASE's column, unit, and what one of ASE's units is in it.
-VECTORS = {
-    "position": ("positions", "Angstrom", 1.0),
-    "velocity": ("velocities", "Angstrom ps-1", units.PS),
-    "force": ("forces", "kJ mol-1 Angstrom-1", KJ_MOL),
-}
-CONSTANTS = {"mass": ("masses", "u"), "charge": ("initial_charges", "e"), "move_mask": ("move_mask", None)}
+SLACK = 1 << 17  # bytes that a frame takes beside its numbers, and more
 
 
 class H5mdWriter:
@@ -56,13 +45,14 @@ class H5mdWriter:
         import h5py
 
         values = {name: value for name, value in self._values(frame).items() if value is not None}
+        _check_room(self._path, sum(np.asarray(value).nbytes for value in values.values()) + SLACK)
         if self._n == 0:
             self._create(frame, values)
         per_atom = [f"{GROUP}/{name}/value" for name in VECTORS]
         packed = {name: list(_packed(values[name])) for name in per_atom if name in values}
         with h5py.File(self._path, "r+", libver="latest") as file:
             file.swmr_mode = True
-            series = _series(file)
+            series = series_of(file)
             missing = [name for name in series if name not in values]
             for name, dataset in series.items():
                 dataset.resize(self._n + 1, axis=0)
@@ -143,6 +133,23 @@ class H5mdWriter:
         """Nothing is open between frames."""
 
 
+def _check_room(path: Path, n_bytes: int) -> None:
+    """Whether the file can grow by so much, asked first: a write that fails within HDF5 crashes the process later.
+
+    Raises:
+        OSError: it can't.
+    """
+    with path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            os.posix_fallocate(file.fileno(), size, n_bytes)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        finally:
+            file.truncate(size)
+
+
 def _unit(name: str) -> str:
     if name.startswith("observables"):
         return "eV" if "energy" in name else "eV Angstrom-3"
@@ -161,37 +168,6 @@ def _packed(values: np.ndarray) -> Iterator[tuple[int, bytes]]:
         yield first, zlib.compress(shuffled.data, 1)
 
 
-def _series(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """Every dataset ``value`` that has a row for each frame, by its full name."""
-    found = {}
-    for parent in (GROUP, f"{GROUP}/box", "observables"):
-        for name in file.get(parent, ()):
-            if (dataset := file.get(f"{parent}/{name}/value")) is not None:
-                found[f"{parent}/{name}/value"] = dataset
-    return found
-
-
-def opened(path: Path) -> h5py.File:
-    """The file to read, one too that a killed process left in its mode for writing.
-
-    Raises:
-        InputError: it is no H5MD.
-    """
-    import h5py
-
-    try:
-        try:
-            file = h5py.File(path, "r")
-        except OSError:
-            file = h5py.File(path, "r", swmr=True)
-    except OSError as error:
-        raise InputError(f"{path} can't be read as H5MD: {str(error).rstrip('.')}.") from error
-    if f"{GROUP}/position/step" not in file:
-        file.close()
-        raise InputError(f"{path} is HDF5, but no H5MD with {GROUP}/position in it.")
-    return file
-
-
 def cut(path: Path, n: int) -> None:
     """Leave the first ``n`` frames.
 
@@ -205,12 +181,12 @@ def cut(path: Path, n: int) -> None:
 
     if not path.exists() or path.stat().st_size == 0:
         raise too_short(path, 0, n, "frames")
-    with opened(path) as old:
+    with open_h5md(path) as old:
         steps = old[f"{GROUP}/position/step"]
         if len(steps) < n:
             raise too_short(path, len(steps), n, "frames")
-        series = _series(old)
-        if len(steps) == n and all(len(s) == n for s in series.values()) and not _was_left_open(path):
+        series = series_of(old)
+        if len(steps) == n and all(len(s) == n for s in series.values()) and not was_left_open(path):
             return
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -221,13 +197,6 @@ def cut(path: Path, n: int) -> None:
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-
-
-def _was_left_open(path: Path) -> bool:
-    """Whether the superblock (version 2 and 3) says that a process is writing."""
-    with path.open("rb") as file:
-        head = file.read(12)
-    return len(head) == 12 and head[8] >= 2 and head[11] != 0
 
 
 def _copy(old: h5py.File, new: h5py.File, n: int) -> None:
@@ -268,38 +237,3 @@ def _copy_rows(old: h5py.Dataset, new: h5py.Dataset, n: int) -> None:
             corner = (k, first, *(0,) * (old.ndim - 2))
             mask, raw = old.id.read_direct_chunk(corner)
             new.id.write_direct_chunk(corner, raw, mask)
-
-
-def read_frames(path: Path) -> Iterator[Frame]:
-    """The frames of a file, one after the other.
-
-    Raises:
-        InputError: it is no H5MD, or one of its frames can't be read.
-    """
-    with opened(path) as file:
-        group = file[GROUP]
-        numbers = group["species"][:]
-        ids = group["id"][:] if "id" in group else np.arange(len(numbers))
-        constants = {c: group[n][:] for n, (c, _) in CONSTANTS.items() if n in group}
-        if "move_mask" in constants:
-            constants["move_mask"] = constants["move_mask"].astype(bool)
-        boundary = group["box"].attrs["boundary"]
-        x, y, z = (b in ("periodic", b"periodic") for b in boundary)
-        steps, times, series = group["position/step"], group["position/time"], _series(file)
-        for k in range(len(steps)):
-            try:
-                columns = {}
-                for name, (column, _, factor) in VECTORS.items():
-                    if f"{GROUP}/{name}/value" in series:
-                        columns[column] = series[f"{GROUP}/{name}/value"][k].astype(float) / factor
-                if "velocities" in columns:
-                    columns["momenta"] = columns.pop("velocities") * constants["masses"][:, None]
-                info: dict[str, Any] = {"step": int(steps[k]), "time_ps": float(times[k])}
-                for key, name in (("energy", "potential_energy"), ("stress", "stress")):
-                    if (found := series.get(f"observables/{name}/value")) is not None and np.isfinite(found[k]).all():
-                        info[key] = found[k]
-                edges = series.get(f"{GROUP}/box/edges/value")
-                cell = np.zeros((3, 3)) if edges is None else edges[k]
-            except (OSError, KeyError, ValueError) as error:
-                raise InputError(f"{path}, frame {k}: can't be read: {error}.") from error
-            yield Frame(info["step"], info["time_ps"], cell, (x, y, z), ids, numbers, columns | constants, info)

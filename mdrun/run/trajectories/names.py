@@ -77,3 +77,22 @@ def parse_precision(text: str | None, names: Sequence[str], option: str = "--tra
                 "float32 is for .h5md; .traj is in double always."
             )
     return Precision(decimals, dtype)
+
+
+def parse_frames(text: str | None) -> slice | None:
+    """``FIRST:STOP:STEP``, each part at will, or one number; all where None.
+
+    Raises:
+        InputError: it is not understood, or goes backwards.
+    """
+    if text is None:
+        return None
+    try:
+        parts = [int(word) if word.strip() else None for word in text.split(":")]
+        if len(parts) == 1 and parts[0] is not None:
+            return slice(parts[0], parts[0] + 1 or None)
+        if 2 <= len(parts) <= 3 and (len(parts) < 3 or parts[2] is None or parts[2] > 0):
+            return slice(*parts)
+    except ValueError:
+        pass
+    raise InputError(f"--frames {text}: it takes FIRST:STOP:STEP like 100::10 or -5:, or one number; STEP above 0.")
