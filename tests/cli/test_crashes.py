@@ -6,6 +6,7 @@ import csv
 import random
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import ase.io
@@ -28,19 +29,35 @@ ENOUGH = 10**7  # steps that no run makes before it is killed
 LIMIT_S = 60.0
 
 
-def seconds_to_the_first_step(command: tuple, cwd: Path, out: Path) -> float:
-    """From its start, of a run that is killed then."""
+def killed(command: tuple, cwd: Path, moment: Callable[[], bool]) -> float:
+    """Seconds from the start of a run to the moment at which it is killed."""
     began = time.monotonic()
     program = Program(MDRUN, *command, cwd=cwd)
-    thermo = out / "thermo.csv"
-    while not (thermo.exists() and thermo.read_text().count("\n") > 2):
+    while not moment():
         assert time.monotonic() < began + LIMIT_S, program.so_far()
         assert program.process.poll() is None, program.so_far()
-        time.sleep(0.01)
+        time.sleep(0.005)
     seconds = time.monotonic() - began
     program.process.kill()
     program.process.wait()
     return seconds
+
+
+class Once:
+    """True from a pause after something was true."""
+
+    def __init__(self, something: Callable[[], bool], pause: float) -> None:
+        self._something, self._pause, self._at = something, pause, None
+
+    def __call__(self) -> bool:
+        if self._at is None and self._something():
+            self._at = time.monotonic() + self._pause
+        return self._at is not None and time.monotonic() >= self._at
+
+
+def kept_step(directory: Path) -> int:
+    found = newest_checkpoint(directory) if directory.exists() else None
+    return found[0].step if found else 0
 
 
 @pytest.mark.parametrize("n_kills", [4, pytest.param(200, marks=pytest.mark.slow)])
@@ -48,20 +65,17 @@ def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(tmp_path, n_kil
     ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
     command = ("simulate", "argon.xyz", *WORDS, "--resume")
     endless = (*command, "--steps", ENOUGH, "--out", "killed")
-    usual = seconds_to_the_first_step(endless, tmp_path, tmp_path / "killed")
-    moments, n_advances, step = random.Random(n_kills), 0, 0
-    for _ in range(n_kills - 1):
-        program = Program(MDRUN, *endless, cwd=tmp_path)
-        time.sleep(usual * moments.uniform(0.7, 1.3))  # files are cut back just before the first step
-        assert program.process.poll() is None, program.so_far()
-        program.process.kill()
-        program.process.wait()
-        found = newest_checkpoint(tmp_path / "killed")
-        now = found[0].step if found else 0
-        assert now >= step, "a checkpoint was lost"
-        n_advances, step = n_advances + (now > step), now
-    assert step > 0
-    assert n_kills < 10 or n_advances > n_kills / 4
+    moments, step, usual = random.Random(n_kills), 0, 0.0
+    for n in range(n_kills):
+        if n % 2 == 0:  # once it has gone on, in the midst of steps, frames and checkpoints
+            until, pause = (lambda before=step: kept_step(tmp_path / "killed") > before), moments.uniform(0, 0.3)
+        else:  # at the start, where files are cut back
+            until, pause = (lambda: True), usual * moments.uniform(0.3, 1.2)
+        seconds = killed(endless, tmp_path, Once(until, pause))
+        usual = seconds - pause if n % 2 == 0 else usual
+        now = kept_step(tmp_path / "killed")
+        assert now >= step + (n % 2 == 0), "a checkpoint was lost"
+        step = now
     last = step + 20
     run(*command, "--steps", last, "--out", "killed", cwd=tmp_path).expect(0)
     run(*command, "--steps", last, "--out", "whole", cwd=tmp_path).expect(0)
