@@ -21,6 +21,7 @@ from mdrun.domain import THEN, DomainCounts
 from mdrun.errors import InputError
 from mdrun.integrate import kept
 from mdrun.run.averages import Rows
+from mdrun.run.checkpoint_contents import Wrong, check_arrays, check_meta
 from mdrun.run.directory import writing
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation, look_back
@@ -196,7 +197,8 @@ def checksum(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """
+    """Read as untrusted: what it gives can be gone on with, whoever wrote it.
+
     Raises:
         DamagedCheckpoint: the file is not there, or no whole checkpoint.
         InputError: it is one of another version.
@@ -205,24 +207,31 @@ def read_checkpoint(path: Path) -> Checkpoint:
         arrays = _read_arrays(path)
         told = str(arrays.pop("checksum"))
         meta = json.loads(str(arrays["meta"])) if checksum(arrays) == told else None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise DamagedCheckpoint(f"{path} is no whole checkpoint: {error}.") from error
+    except Exception as error:  # of zipfile, NumPy and json, each of which has many
+        raise DamagedCheckpoint(f"{path} is no whole checkpoint: {_in_one_line(error)}.") from error
     if meta is None:
         raise DamagedCheckpoint(f"{path} is damaged: its checksum does not fit what is in it.")
-    if meta.get("format") != FORMAT:
-        raise InputError(f"{path} is a checkpoint of format {meta.get('format')}; this mdrun reads {FORMAT}.")
-    n_atoms = len(arrays["ids"])
-    for f in BY_ATOM:
-        if arrays[f.name].shape != (n_atoms, *f.width):
-            raise DamagedCheckpoint(f"{path}: {f.name} has shape {arrays[f.name].shape} for {n_atoms} atoms.")
+    if isinstance(meta, dict) and meta.get("format") != FORMAT:
+        written_in = str(meta.get("format"))[:40]
+        raise InputError(f"{path} is a checkpoint of format {written_in}; this mdrun reads {FORMAT}.")
+    try:
+        check_meta(meta)
+        check_arrays(arrays)
+    except Wrong as error:
+        raise DamagedCheckpoint(f"{path} is no checkpoint to go on from: {error}.") from error
     return Checkpoint(meta["step"], meta["settings"], meta["outputs"], meta["variables"], arrays)
 
 
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+
+
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All members, none larger than what the file itself holds: members are stored, never packed."""
+    """All members, together no larger than the file itself: members are stored, never packed."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
-        if any(member.file_size > size or member.compress_type for member in archive.infolist()):
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > size or any(member.compress_type for member in members):
             raise ValueError("its members are packed or larger than itself")
     with np.load(path, allow_pickle=False) as file:
         for name in file.files:

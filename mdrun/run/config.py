@@ -75,18 +75,40 @@ def _line_of(key: str, text: str) -> int:
 
 
 def _converted(place: str, key: str, value: Any, hint: Any) -> Any:
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kinds = _kinds(hint)
     for kind in kinds:
-        if typing.get_origin(kind) is tuple and isinstance(value, list):
-            items = typing.get_args(kind)
-            due = items[:1] * len(value) if items[-1] is Ellipsis else items
-            if len(value) == len(due) and all(_fits(v, k) for v, k in zip(value, due, strict=True)):
-                return tuple(_plain(v, k) for v, k in zip(value, due, strict=True))
-        elif _fits(value, kind):
+        if not _is_of(value, kind):
+            continue
+        if typing.get_origin(kind) is not tuple:
             return _plain(value, kind)
+        return tuple(_plain(v, k) for v, k in zip(value, _due(value, kind), strict=True))
     wanted = " or ".join(_in_words(kind) for kind in kinds if kind is not type(None))
     shown = repr(value)
     raise InputError(f"{place}: {key} takes {wanted}, not {shown if len(shown) <= 60 else shown[:59] + '…'}.")
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value, as TOML or JSON gives it, is one for an option with that type; None where the type has it."""
+    return any(value is None if kind is type(None) else _is_of(value, kind) for kind in _kinds(hint))
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if typing.get_origin(kind) is not tuple:
+        return _fits(value, kind)
+    if not isinstance(value, list):
+        return False
+    due = _due(value, kind)
+    return len(value) == len(due) and all(_fits(v, k) for v, k in zip(value, due, strict=True))
+
+
+def _due(value: list, kind: Any) -> tuple[Any, ...]:
+    """The types of a tuple's items, as many as there are values where the tuple has any length."""
+    items = typing.get_args(kind)
+    return items[:1] * len(value) if items[-1] is Ellipsis else items
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -86,10 +86,12 @@ def _names_of(file: h5py.File) -> Iterator[str]:
 
 
 def was_left_open(path: str | os.PathLike[str]) -> bool:
-    """Whether the superblock (version 2 and 3) says that a process is writing."""
+    """Whether the superblock (versions 2 and 3) says that a process is writing, and nothing behind it was cut off."""
     with open(path, "rb") as file:
-        head = file.read(12)
-    return len(head) == 12 and head[8] >= 2 and head[11] != 0
+        head = file.read(36)
+        size = os.fstat(file.fileno()).st_size
+    is_marked = len(head) == 36 and head[:8] == b"\x89HDF\r\n\x1a\n" and head[8] in (2, 3) and head[11] != 0
+    return is_marked and size >= int.from_bytes(head[28:36], "little")
 
 
 def parts_of_h5md(path: str) -> Iterator[Part]:
