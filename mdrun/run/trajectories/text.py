@@ -12,7 +12,8 @@ import torch
 
 from mdrun import units
 from mdrun.cell import completed
-from mdrun.run.trajectories.frames import Frame, too_short
+from mdrun.run.appending import open_text
+from mdrun.run.trajectories.frames import Frame
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -26,19 +27,10 @@ class TextWriter:
 
     def __init__(self, path: Path, decimals: int = DECIMALS, at: int | None = None) -> None:
         """Raises:
-        InputError: the file is shorter than ``at``.
+        InputError: the file is gone, or shorter than ``at``.
         """
         self._decimals = decimals
-        self._file: TextIO
-        if at is None:
-            self._file = path.open("w", encoding="utf-8", newline="\n")
-            return
-        size = path.stat().st_size if path.exists() else 0
-        if size < at:
-            raise too_short(path, size, at, "bytes")
-        self._file = path.open("r+" if path.exists() else "w", encoding="utf-8", newline="\n")
-        self._file.truncate(at)
-        self._file.seek(0, os.SEEK_END)
+        self._file = open_text(path, at)
 
     def write(self, frame: Frame) -> None:
         raise NotImplementedError
