@@ -24,7 +24,7 @@ def _option(help_text: str, panel: str, *names: str, **more):
 
 
 def simulate(
-    structure: Path = typer.Argument(None, help="Any file that ASE reads.", show_default=False),
+    structure: Path = typer.Argument(None, help="A structure, in a format that ASE reads.", show_default=False),
     format: str = _option("ASE's name of the file's format, where its name does not tell.", SYSTEM),  # noqa: A002
     index: int = _option("Frame of a file with several; the last by default.", SYSTEM),
     replicate: tuple[int, int, int] = _option(

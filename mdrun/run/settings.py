@@ -91,6 +91,11 @@ class Settings(EnsembleOptions):
 
     def check_execution(self) -> None:
         """The part that every command shares: how long, where, with what, and how often to tell."""
+        for name in self.options():
+            value = getattr(self, name)
+            for text in value if isinstance(value, tuple) else (value,):
+                refuse(isinstance(text, str) and "\0" in text, name.replace("_", "-"), text, "a text without NUL")
+        refuse(not Path(self.structure).name, "structure", self.structure, "the name of a file")
         for name, known in (("device", DEVICES), ("backend", BACKENDS), ("precision", (None, *PRECISIONS))):
             value = getattr(self, name)
             refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))

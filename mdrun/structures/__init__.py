@@ -11,7 +11,7 @@ import numpy as np
 
 from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds, replicated
-from mdrun.structures.frame import constraints_of
+from mdrun.structures.frame import asking_ase, constraints_of
 from mdrun.structures.readers import read_frame
 
 if TYPE_CHECKING:
@@ -116,8 +116,9 @@ def load_structure(
         checks.check_finite(atoms, atoms.arrays["momenta"], "momentum", place)
     checks.check_masses(atoms, masses, place)
     checks.check_cell(atoms.cell.array, atoms.pbc, place)
-    mobile = mobile_components(atoms, place)
-    bonds = bonds_of_file(atoms, place)
+    with asking_ase(path):  # constraints may hold anything
+        mobile = mobile_components(atoms, place)
+        bonds = bonds_of_file(atoms, place)
     if constrain_bonds is not None:
         bonds = merged(bonds, bonds_of_kinds(atoms, constrain_bonds, place))
     notes += checks.check_overlaps(atoms, place)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ase import Atoms
 
 UNITS_READ = ("metal", "real")
+MOST_LINE = 4096  # characters
 
 
 def read_lammps_data(path: str, index: int | None, species: Sequence[str] | None) -> Frame:
@@ -68,6 +69,8 @@ def _scan_lammps_data(path: str) -> tuple[dict[str, Any], dict[str, dict[int, st
     section, n_lines = "", 0
     with opened(path) as fd:
         for n_lines, raw in enumerate(fd, 1):
+            if len(raw) > MOST_LINE:  # ASE's search for words in it would take the square of its length
+                raise InputError(f"{path}, line {n_lines}: it has {len(raw)} characters, more than {MOST_LINE}.")
             if section and section not in sections and not raw[:1].isalpha():
                 continue
             bare, _, comment = raw.decode("utf-8", "replace").partition("#")
