@@ -18,7 +18,7 @@ LAYERS = (
     "cell philox noise state vectors lanes late lookup buffers compiler",
     "mailbox comm",
     "decompose neighbors backends domain",
-    "context strategies verbs",
+    "graph nodes context strategies verbs",
     "potentials",
     "scope",
     "integrate optimize",

@@ -8,7 +8,9 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
@@ -16,6 +18,7 @@ from mdrun.errors import InputError, MdrunError
 from mdrun.potentials import coulomb_dsf, lennard_jones, tabulated, zbl
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 from mdrun.potentials.buckingham import BUCKINGHAM
+from mdrun.potentials.graph_model import GraphModel, is_energy_model
 from mdrun.potentials.morse import MORSE
 from mdrun.potentials.precision import PRECISIONS
 from mdrun.potentials.yukawa import YUKAWA
@@ -65,6 +68,7 @@ LOADERS: dict[str, Loader] = {
     "tersoff": _load_tersoff,
 }
 
+PLUG_INS = "mdrun.models"  # the group of entry points in which packages register theirs
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
 
@@ -82,6 +86,10 @@ class Sum:
     @property
     def cutoff(self) -> float:
         return max(term.cutoff for term in self.terms)
+
+    @property
+    def ghost_reach(self) -> float:
+        return max(getattr(term, "ghost_reach", 0.0) for term in self.terms)
 
     @property
     def is_compiled(self) -> bool:
@@ -130,9 +138,11 @@ def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", b
     if backend == "torch":
         from mdrun.potentials.torch_models import on_torch
 
-        terms = [
-            term if SCRIPT.fullmatch(text) else on_torch(term) for term, text in zip(terms, _terms(spec), strict=True)
+        is_ours = [
+            SCRIPT.fullmatch(text) is None and not runs_torch(term)
+            for term, text in zip(terms, _terms(spec), strict=True)
         ]
+        terms = [on_torch(term) if ours else term for term, ours in zip(terms, is_ours, strict=True)]
     for term in terms:
         if hasattr(term, "precision"):
             term.precision = PRECISIONS[precision]
@@ -143,6 +153,12 @@ def without_precision(model: ForceModel) -> list[str]:
     """Names of those of a model's terms that take no precision; all that is built in does."""
     terms = model.terms if isinstance(model, Sum) else [model]
     return [term.name for term in terms if not hasattr(term, "precision")]
+
+
+def runs_torch(model: ForceModel) -> bool:
+    """Whether torch computes, whatever the backend: one of its terms says so by ``runs_torch = True``."""
+    terms = model.terms if isinstance(model, Sum) else [model]
+    return any(getattr(term, "runs_torch", False) for term in terms)
 
 
 def with_absolute_paths(spec: str) -> str:
@@ -169,14 +185,31 @@ def _load_term(spec: str, numbers: tuple[int, ...]) -> ForceModel:
     if script:
         return _load_script(Path(script.group(1)), script.group(2), _options(spec, script.group(3)), numbers)
     name, _, rest = spec.partition(":")
-    if name not in LOADERS:
+    plug_ins = {} if name in LOADERS else {point.name: point for point in entry_points(group=PLUG_INS)}
+    if name not in LOADERS and name not in plug_ins:
         raise InputError(
-            f"model {spec!r} is unknown; there are {', '.join(LOADERS)}, FILE.py:FUNCTION for your own, and sums "
-            "with blanks around the sign: 'lj + eam:FILE'."
+            f"model {spec!r} is unknown; there are {', '.join([*LOADERS, *plug_ins])}, FILE.py:FUNCTION for your own, "
+            "and sums with blanks around the sign: 'lj + eam:FILE'."
         )
     words = [word.strip() for word in rest.split(",")] if rest else []
     argument = words.pop(0) if words and "=" not in words[0] else None
-    return LOADERS[name](argument, _options(spec, ",".join(words)), numbers)
+    options = _options(spec, ",".join(words))
+    if name in LOADERS:
+        return LOADERS[name](argument, options, numbers)
+    return _load_plug_in(plug_ins[name], argument, options, numbers)
+
+
+def _load_plug_in(
+    point: EntryPoint, argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
+) -> ForceModel:
+    """What an installed package registers: a function that is called as a ``Loader``, and may return energy models."""
+    origin = f"model {point.name} of the plug-in {point.value}"
+    try:
+        return as_force_model(point.load()(argument, options, numbers), numbers, origin)
+    except MdrunError:
+        raise
+    except Exception as error:
+        raise InputError(f"{origin} fails: {type(error).__name__}: {error}") from error
 
 
 def _options(spec: str, text: str | None) -> dict[str, str]:
@@ -210,13 +243,26 @@ def _load_script(path: Path, function: str, options: dict[str, str], numbers: tu
         raise
     except Exception as error:
         raise InputError(f"{path}:{function} fails: {type(error).__name__}: {error}") from error
+    return as_force_model(model, numbers, f"{path}:{function}")
+
+
+def as_force_model(model: Any, numbers: tuple[int, ...], origin: str) -> ForceModel:
+    """A model from outside of mdrun, as ``origin`` made it; one that gives energies of atoms gets its forces.
+
+    Raises:
+        InputError: it is neither a force model nor an energy model.
+    """
+    name = Path(origin).name
+    if is_energy_model(model):
+        return GraphModel(model, numbers, getattr(model, "name", name))
     if not callable(model) or not hasattr(model, "cutoff"):
         raise InputError(
-            f"{path}:{function} returned {type(model).__name__}, which is no force model: it needs an attribute "
-            "cutoff (Å) and a call (domain, totals) -> mdrun.potentials.base.Forces."
+            f"{origin} returned {type(model).__name__}, which is no model: a force model has an attribute cutoff (Å) "
+            "and a call (domain, totals) -> mdrun.potentials.base.Forces; an energy model has cutoff, n_layers and "
+            "forward(graph) -> energies of the atoms, eV."
         )
     if not hasattr(model, "name"):
-        model.name = f"{path.name}:{function}"
+        model.name = name
     return model
 
 

@@ -19,7 +19,7 @@ from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import default_model, load_model, without_precision
+from mdrun.potentials.registry import default_model, load_model, runs_torch, without_precision
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.ensemble_options import has_barostat
@@ -210,5 +210,5 @@ def set_threads(wanted: int | None) -> int:
 
 def rest_torch(model: ForceModel, backend: Backend) -> None:
     """Leave torch one thread where forces and rows are Numba's: the threads of both would spin for the same cores."""
-    if backend.name == NumbaBackend.name and not without_precision(model):
+    if backend.name == NumbaBackend.name and not without_precision(model) and not runs_torch(model):
         torch.set_num_threads(1)
