@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ class Nodes:
         shifts: (n_padded, 3) float64 cell vectors from the node to that row.
         spread: from values of the domain's padded rows (n_padded, ...) to those of the nodes (n_nodes, ...); a
             collective where nodes lie outside of the halo.
+        halo_meta, gather_meta, owned_offset, policy: what the context shows while a model looks at the nodes; the
+            policy of the scope where there is none.
         is_wide: nodes are the padded rows themselves, and have neighbours like owned ones.
     """
 
@@ -30,9 +33,11 @@ class Nodes:
     of_row: Tensor
     shifts: Tensor
     spread: Callable[[Tensor], Tensor]
-    meta: HaloMeta
+    halo_meta: HaloMeta | None
     owned_offset: int = 0
     is_wide: bool = False
+    gather_meta: Any = None
+    policy: Any = None
 
     def positions(self, domain: Domain) -> Tensor:
         """(n_nodes, 3) float64 Å, as they are now; fresh memory."""

@@ -125,6 +125,12 @@ def simulate(
         EXECUTION,
         show_default="double; mixed on a GPU",
     ),
+    strategy: str = _option(
+        "How a machine-learned model's layers see atoms of other ranks: halo, partition or replicate (each rank holds "
+        "all atoms), or auto.",
+        EXECUTION,
+        show_default=Settings.strategy,
+    ),
     threads: int = _option(
         "Per rank.", EXECUTION, show_default="the cores of this process shared among its machine's ranks"
     ),

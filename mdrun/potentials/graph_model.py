@@ -18,7 +18,7 @@ from torch import Tensor
 from mdrun.context import DistributedContext, current_dd_context
 from mdrun.domain import Domain
 from mdrun.graph import Evaluation, Graph, GraphView
-from mdrun.nodes import Nodes, padded_nodes, unique_nodes
+from mdrun.nodes import Nodes
 from mdrun.potentials.base import Forces
 from mdrun.potentials.precision import DOUBLE, Precision
 from mdrun.verbs import sum_into_owners
@@ -32,10 +32,12 @@ class Needs:
         reach: how a layer learns of neighbours that other ranks own. "refresh": the model calls ``refresh_neighbors``
             before each layer that reads neighbours, but the first. "wide": it calls nothing; ghosts as far away as
             all layers reach are computed here too.
+        all_nodes: it builds its own graph, from the positions of all atoms.
         dtypes: that it computes in; the first where what ``--precision`` asks for isn't among them.
     """
 
     reach: str = "refresh"
+    all_nodes: bool = False
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
 
 
@@ -99,6 +101,10 @@ class GraphModel:
         return self.cutoff * int(self.model.n_layers) if self.needs.reach == "wide" else 0.0
 
     @property
+    def needs_all_nodes(self) -> bool:
+        return self.needs.all_nodes
+
+    @property
     def precision(self) -> Precision:
         return self._precision
 
@@ -134,7 +140,7 @@ class GraphModel:
 
     def _choose_nodes(self, domain: Domain) -> Nodes:
         is_wide = self.needs.reach == "wide" and domain.comm.size > 1  # one rank owns what its layers reach
-        return padded_nodes(domain) if is_wide else unique_nodes(domain)
+        return current_dd_context().strategy.nodes(domain, is_wide)
 
     def _place(self, device: torch.device) -> None:
         if self._placed != (device, self.dtype):
@@ -174,12 +180,11 @@ class GraphModel:
 def _showing(nodes: Nodes) -> Iterator[None]:
     """The active context with the graph's nodes in place of the domain's rows, so that verbs mean those."""
     context = current_dd_context()
-    if context.policy is None:  # outside of a scope there is nothing to show it to
-        yield
-        return
     before = replace(context)
-    context.halo_meta = nodes.meta
+    context.halo_meta, context.gather_meta = nodes.halo_meta, nodes.gather_meta
+    context.owned_offset, context.policy = nodes.owned_offset, nodes.policy or before.policy
     try:
         yield
     finally:
-        context.halo_meta = before.halo_meta
+        context.halo_meta, context.gather_meta = before.halo_meta, before.gather_meta
+        context.owned_offset, context.policy = before.owned_offset, before.policy

@@ -29,6 +29,7 @@ from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
 from mdrun.run.trajectory import TrajectoryFile
 from mdrun.scope import Scope
 from mdrun.state import State
+from mdrun.strategies.choice import choose_strategy
 from mdrun.structures import Structure
 
 
@@ -107,7 +108,8 @@ class Job:
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
         rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
-        with Scope(model, domain, shared.n_atoms) as scope:
+        strategy = choose_strategy(shared.settings.strategy, model)
+        with Scope(model, domain, shared.n_atoms, strategy) as scope:
             motion = Constrained(shared.bonds, comm) if len(shared.bonds) else FREE
             integrator = self._integrator(shared, state, motion)
             sim = Simulation(state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift)

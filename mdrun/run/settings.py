@@ -15,6 +15,7 @@ from mdrun.errors import InputError
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
 
 DEVICES = ("auto", "cpu", "cuda")
+STRATEGIES = ("auto", "halo", "partition", "replicate")
 BACKENDS = ("auto", "numba", "torch")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
 
@@ -44,6 +45,7 @@ class Settings(EnsembleOptions):
     device: str = "auto"
     backend: str = "auto"
     precision: str | None = None
+    strategy: str = "auto"
     threads: int | None = None
     skin: float = 1.0
     check_every: int = 1
@@ -78,7 +80,12 @@ class Settings(EnsembleOptions):
 
     def check_execution(self) -> None:
         """The part that every command shares: how long, where, with what, and how often to tell."""
-        for name, known in (("device", DEVICES), ("backend", BACKENDS), ("precision", (None, *PRECISIONS))):
+        for name, known in (
+            ("device", DEVICES),
+            ("backend", BACKENDS),
+            ("strategy", STRATEGIES),
+            ("precision", (None, *PRECISIONS)),
+        ):
             value = getattr(self, name)
             refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
         refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")

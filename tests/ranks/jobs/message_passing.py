@@ -40,6 +40,7 @@ SYSTEMS: dict[str, Callable[[], Atoms]] = {
     "one atom": lambda: in_box([(1, 1, 1)], [30] * 3),
     "three atoms in the open": lambda: in_box(TETRAHEDRON[:3], [0] * 3, False),
 }
+STRATEGIES = ("partition", "replicate")
 N_LAYERS = 3
 N_STEPS = 40
 
@@ -102,8 +103,9 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
         models["single"].precision = PRECISIONS["single"]
         zbl = load_model("zbl:inner=4,outer=6", species_of(atoms))  # farther than the net
         models["sum"] = Sum([force_model(atoms, net_of(atoms)), zbl])
+        models |= {kind: force_model(atoms, net_of(atoms)) for kind in STRATEGIES}
         for kind, model in models.items():
-            result = evaluate(atoms, model, comm)
+            result = evaluate(atoms, model, comm, strategy=kind if kind in STRATEGIES else "auto")
             found[f"{name}/{kind}/energy"], found[f"{name}/{kind}/forces"] = np.array(result.energy), result.forces
             if result.stress is not None:
                 found[f"{name}/{kind}/stress"] = result.stress
