@@ -33,11 +33,14 @@ class Needs:
             before each layer that reads neighbours, but the first. "wide": it calls nothing; ghosts as far away as
             all layers reach are computed here too.
         all_nodes: it builds its own graph, from the positions of all atoms.
+        direct_forces: ``forward`` returns (energies, forces (n_owned, 3) eV/Å) or, with (3, 3) eV of the owned nodes'
+            share of -dE/dstrain, (energies, forces, virial): forces that are no energy's gradient.
         dtypes: that it computes in; the first where what ``--precision`` asks for isn't among them.
     """
 
     reach: str = "refresh"
     all_nodes: bool = False
+    direct_forces: bool = False
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
 
 
@@ -105,6 +108,16 @@ class GraphModel:
         return self.needs.all_nodes
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user is told before the run."""
+        if not self.needs.direct_forces:
+            return ()
+        return (
+            f"model {self.name} gives forces that are no gradient of its energy: no ensemble conserves anything, and "
+            "the change of energy at the end is the model's, not the time step's",
+        )
+
+    @property
     def precision(self) -> Precision:
         return self._precision
 
@@ -134,8 +147,10 @@ class GraphModel:
             self._view.adopt(domain, self._choose_nodes(domain))
         nodes = self._view.nodes
         evaluation = self._view.evaluation(domain, self.dtype, totals)
-        with torch.enable_grad(), _showing(nodes):
-            energy = self._energy(evaluation.graph)
+        with _showing(nodes), torch.set_grad_enabled(not self.needs.direct_forces):
+            if self.needs.direct_forces:
+                return self._as_told(evaluation.graph, totals)
+            energy = self._energy(self.model.forward(evaluation.graph), evaluation.graph)
             return self._differentiate(energy, evaluation, totals)
 
     def _choose_nodes(self, domain: Domain) -> Nodes:
@@ -148,9 +163,13 @@ class GraphModel:
             if hasattr(self.model, "to"):
                 self.model.to(device=device, dtype=self.dtype)
 
-    def _energy(self, graph: Graph) -> Tensor:
+    def _as_told(self, graph: Graph, totals: bool) -> Forces:
+        energies, forces, *virials = self.model.forward(graph)
+        energy = float(self._energy(energies, graph)) if totals else None
+        return Forces(forces.double(), energy, virials[0].double().cpu() if totals and virials else None)
+
+    def _energy(self, energies: Tensor, graph: Graph) -> Tensor:
         """() float64 eV, of the owned nodes."""
-        energies = self.model.forward(graph)
         if energies.ndim == 2 and energies.shape[1] == 1:
             energies = energies[:, 0]
         if energies.shape == (graph.n_nodes,):

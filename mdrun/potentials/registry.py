@@ -92,6 +92,10 @@ class Sum:
         return max(getattr(term, "ghost_reach", 0.0) for term in self.terms)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(line for term in self.terms for line in getattr(term, "warnings", ()))
+
+    @property
     def is_compiled(self) -> bool:
         return all(getattr(term, "is_compiled", False) for term in self.terms)
 

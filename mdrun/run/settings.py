@@ -80,12 +80,8 @@ class Settings(EnsembleOptions):
 
     def check_execution(self) -> None:
         """The part that every command shares: how long, where, with what, and how often to tell."""
-        for name, known in (
-            ("device", DEVICES),
-            ("backend", BACKENDS),
-            ("strategy", STRATEGIES),
-            ("precision", (None, *PRECISIONS)),
-        ):
+        choices = {"device": DEVICES, "backend": BACKENDS, "precision": (None, *PRECISIONS), "strategy": STRATEGIES}
+        for name, known in choices.items():
             value = getattr(self, name)
             refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
         refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")

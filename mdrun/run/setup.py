@@ -100,6 +100,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
             error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
         ) from error
     notes += reasons
+    notes += getattr(model, "warnings", ())
     if settings.precision != DOUBLE.name and (deaf := without_precision(model)):
         notes.append(f"--precision {settings.precision} changes nothing for {', '.join(deaf)}: no attribute precision")
     if settings.seed is None:

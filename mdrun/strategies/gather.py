@@ -40,8 +40,9 @@ class GatherPolicy(HaloPolicy):
         return self._ordered(super().refresh(x, context))
 
     def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
-        is_whole = self._own_first is not None and len(x) == len(self._own_first)
-        return super().fold(x.index_select(0, self._own_first) if is_whole else x, context)
+        if self._own_first is not None and len(x) == len(self._own_first):
+            x = x.index_select(0, self._own_first)
+        return super().fold(x, context)
 
     def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
         return self._ordered(super().scatter(x, context))
@@ -51,7 +52,7 @@ class GatherPolicy(HaloPolicy):
 
 
 class NodePartition(HaloStrategy):
-    """Each rank computes its own nodes, which come first, and sees all others: for models that build their own graph."""
+    """Each rank computes its own nodes, which come first, and sees all: for models that build their own graph."""
 
     name = "partition"
     cap_atoms = False
@@ -94,7 +95,7 @@ class NodePartition(HaloStrategy):
 
 
 class NodeReplicate(NodePartition):
-    """Every rank has all nodes in the same order and computes an interior slice: partial sums are added up over ranks."""
+    """Every rank has all nodes in one order and computes an interior slice; partial sums are added up."""
 
     name = "replicate"
     in_one_order = True
