@@ -8,9 +8,12 @@ import torch
 from torch import nn
 
 from mdrun import refresh_neighbors
+from mdrun.potentials.graph_model import Needs
 
 
 class MessagePassing(nn.Module):
+    needs = Needs(reach="refresh", compiles=True)  # "refresh" is the default; "wide" where layers can't be reached
+
     def __init__(self, numbers, cutoff, n_layers, n_features, seed):
         super().__init__()
         self.cutoff, self.n_layers = cutoff, n_layers  # Å, and how often in a row neighbours are asked

@@ -86,7 +86,6 @@ class Graph:
 
 
 EDGE_FIELDS = ("senders", "receivers", "shifts", "vectors")
-NODE_FIELDS = ("ids", "numbers", "charges", "positions")
 
 
 @dataclass

@@ -18,7 +18,7 @@ LAYERS = (
     "cell philox noise state vectors lanes late lookup buffers compiler",
     "mailbox comm",
     "decompose neighbors backends domain",
-    "graph nodes context strategies verbs",
+    "graph nodes fixed_shapes context strategies verbs",
     "potentials",
     "scope",
     "integrate optimize",

@@ -131,6 +131,9 @@ def simulate(
         EXECUTION,
         show_default=Settings.strategy,
     ),
+    compile: bool = _option(  # noqa: A002
+        "Compile machine-learned models that allow it, on graphs filled up to few shapes.", EXECUTION, "--compile"
+    ),
     threads: int = _option(
         "Per rank.", EXECUTION, show_default="the cores of this process shared among its machine's ranks"
     ),

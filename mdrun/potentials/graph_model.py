@@ -7,7 +7,7 @@ owe to features of these atoms arrives through the adjoint of ``refresh_neighbor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mdrun.context import DistributedContext, current_dd_context
 from mdrun.domain import Domain
+from mdrun.fixed_shapes import GraphPadder
 from mdrun.graph import Evaluation, Graph, GraphView
 from mdrun.nodes import Nodes
 from mdrun.potentials.base import Forces
@@ -33,6 +34,7 @@ class Needs:
             before each layer that reads neighbours, but the first. "wide": it calls nothing; ghosts as far away as
             all layers reach are computed here too.
         all_nodes: it builds its own graph, from the positions of all atoms.
+        compiles: ``forward`` may be compiled, and is where ``--compile`` asks for it.
         direct_forces: ``forward`` returns (energies, forces (n_owned, 3) eV/Å) or, with (3, 3) eV of the owned nodes'
             share of -dE/dstrain, (energies, forces, virial): forces that are no energy's gradient.
         dtypes: that it computes in; the first where what ``--precision`` asks for isn't among them.
@@ -41,6 +43,7 @@ class Needs:
     reach: str = "refresh"
     all_nodes: bool = False
     direct_forces: bool = False
+    compiles: bool = False
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
 
 
@@ -79,12 +82,15 @@ class GraphModel:
     """
 
     runs_torch = True
+    wants_compiling = False
+    compiler = "inductor"
 
     def __init__(self, model: Any, numbers: tuple[int, ...], name: str) -> None:
         self.model, self._label = model, name
         self.needs: Needs = getattr(model, "needs", None) or Needs()
         self._numbers = numbers
         self._precision = DOUBLE
+        self._compiled: Callable[[Graph], Tensor] | None = None
         self._placed: tuple[torch.device, torch.dtype] | None = None
         self._view = GraphView(numbers, self.cutoff)
         if isinstance(model, torch.nn.Module):
@@ -150,8 +156,32 @@ class GraphModel:
         with _showing(nodes), torch.set_grad_enabled(not self.needs.direct_forces):
             if self.needs.direct_forces:
                 return self._as_told(evaluation.graph, totals)
-            energy = self._energy(self.model.forward(evaluation.graph), evaluation.graph)
+            forward = self._compiled_forward if self.is_compiled_here else self.model.forward
+            energy = self._energy(forward(evaluation.graph), evaluation.graph)
             return self._differentiate(energy, evaluation, totals)
+
+    @property
+    def is_compiled_here(self) -> bool:
+        """Whether graphs are padded to fixed shapes and go through compiled code."""
+        return self.wants_compiling and self.may_compile
+
+    @property
+    def may_compile(self) -> bool:
+        return self.needs.compiles and not self.needs.direct_forces
+
+    def _compiled_forward(self, graph: Graph) -> Tensor:
+        """Energies of the owned nodes, of a graph whose shapes seldom change."""
+        context = current_dd_context()
+        padder = context.graph_padder = context.graph_padder or GraphPadder()
+        padded = context.maybe_pad_graph(graph)
+        if context.halo_meta is not None:
+            context.halo_meta = padder.pad_meta(context.halo_meta, padded)
+        if self._compiled is None:
+            self._compiled = torch.compile(self.model.forward, dynamic=False, backend=self.compiler)
+        energies = self._compiled(padded)
+        if context.halo_meta is not None:
+            context.halo_meta = self._view.nodes.halo_meta
+        return padder.unpad(energies, graph.n_owned) if context.cap_atoms else energies
 
     def _choose_nodes(self, domain: Domain) -> Nodes:
         is_wide = self.needs.reach == "wide" and domain.comm.size > 1  # one rank owns what its layers reach

@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from mdrun.compiler import why_eager
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
 from mdrun.errors import InputError, MdrunError
@@ -157,6 +158,18 @@ def without_precision(model: ForceModel) -> list[str]:
     """Names of those of a model's terms that take no precision; all that is built in does."""
     terms = model.terms if isinstance(model, Sum) else [model]
     return [term.name for term in terms if not hasattr(term, "precision")]
+
+
+def compile_terms(model: ForceModel, device: str) -> list[str]:
+    """Have those of a model's terms compiled that allow it; why others are not, a line for each."""
+    reasons = []
+    for term in model.terms if isinstance(model, Sum) else [model]:
+        trouble = why_eager(device) if getattr(term, "may_compile", False) else "it does not declare that it compiles"
+        if trouble is None:
+            term.wants_compiling = True  # type: ignore[attr-defined]
+        else:
+            reasons.append(f"--compile changes nothing for {term.name}: {trouble}")
+    return reasons
 
 
 def runs_torch(model: ForceModel) -> bool:

@@ -15,7 +15,7 @@ from mdrun.errors import EXIT_INPUT, EXIT_OK
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
-from mdrun.potentials.registry import load_model, with_absolute_paths
+from mdrun.potentials.registry import compile_terms, load_model, with_absolute_paths
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
@@ -106,6 +106,8 @@ class Job:
         backend = open_backend(shared.settings, self.looks_late)
         state.move_to(backend.device)
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
+        if shared.settings.compile:
+            compile_terms(model, backend.device.type)
         rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         strategy = choose_strategy(shared.settings.strategy, model)

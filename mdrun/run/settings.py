@@ -46,6 +46,7 @@ class Settings(EnsembleOptions):
     backend: str = "auto"
     precision: str | None = None
     strategy: str = "auto"
+    compile: bool = False
     threads: int | None = None
     skin: float = 1.0
     check_every: int = 1

@@ -19,7 +19,7 @@ from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import default_model, load_model, runs_torch, without_precision
+from mdrun.potentials.registry import compile_terms, default_model, load_model, runs_torch, without_precision
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.ensemble_options import has_barostat
@@ -101,6 +101,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         ) from error
     notes += reasons
     notes += getattr(model, "warnings", ())
+    if settings.compile:
+        notes += compile_terms(model, settings.device)
     if settings.precision != DOUBLE.name and (deaf := without_precision(model)):
         notes.append(f"--precision {settings.precision} changes nothing for {', '.join(deaf)}: no attribute precision")
     if settings.seed is None:

@@ -7,7 +7,7 @@ import pytest
 
 from mdrun.potentials.registry import load_model
 from tests.own_models import evaluate_whole, net_of
-from tests.ranks.jobs.message_passing import N_LAYERS, STRATEGIES, SYSTEMS
+from tests.ranks.jobs.message_passing import COMPILED, N_LAYERS, STRATEGIES, SYSTEMS
 from tests.systems import evaluate, species_of
 
 RANKS = (1, 2, 3, 4, 5)
@@ -36,6 +36,12 @@ class Answer:
 @pytest.mark.parametrize("kind", ["net", "wide", *STRATEGIES])
 def test_energy_forces_and_stress_do_not_depend_on_the_number_of_ranks(answers, name, n_ranks, kind):
     assert Answer(answers(n_ranks), name, kind).is_close(forces=1e-12, energy=1e-11, stress=1e-13)
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_model_of_fixed_shapes_gives_the_same(answers, name, n_ranks):
+    assert Answer(answers(n_ranks), name, "compiled").is_close(forces=1e-12, energy=1e-11, stress=1e-13)
 
 
 @everywhere

@@ -41,6 +41,7 @@ SYSTEMS: dict[str, Callable[[], Atoms]] = {
     "three atoms in the open": lambda: in_box(TETRAHEDRON[:3], [0] * 3, False),
 }
 STRATEGIES = ("partition", "replicate")
+COMPILED = ("two species", "three atoms in the open")
 N_LAYERS = 3
 N_STEPS = 40
 
@@ -103,6 +104,9 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
         models["single"].precision = PRECISIONS["single"]
         zbl = load_model("zbl:inner=4,outer=6", species_of(atoms))  # farther than the net
         models["sum"] = Sum([force_model(atoms, net_of(atoms)), zbl])
+        if name in COMPILED:
+            models["compiled"] = force_model(atoms, net_of(atoms), Needs(compiles=True))
+            models["compiled"].wants_compiling, models["compiled"].compiler = True, "aot_eager"
         models |= {kind: force_model(atoms, net_of(atoms)) for kind in STRATEGIES}
         for kind, model in models.items():
             result = evaluate(atoms, model, comm, strategy=kind if kind in STRATEGIES else "auto")
