@@ -9,6 +9,7 @@ import sys
 import typer
 
 from mdrun import __version__
+from mdrun.cli.models import models
 from mdrun.cli.relax import relax
 from mdrun.cli.simulate import simulate
 from mdrun.cli.validate import validate
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(simulate)
 app.command()(relax)
 app.command()(validate)
+app.command()(models)
 
 
 def _show_version(wanted: bool) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -19,6 +20,7 @@ from mdrun.errors import InputError, MdrunError
 from mdrun.potentials import coulomb_dsf, lennard_jones, tabulated, zbl
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 from mdrun.potentials.buckingham import BUCKINGHAM
+from mdrun.potentials.catalogue import machine_learned
 from mdrun.potentials.graph_model import GraphModel, is_energy_model
 from mdrun.potentials.morse import MORSE
 from mdrun.potentials.precision import PRECISIONS
@@ -55,6 +57,16 @@ def _load_tersoff(argument: str | None, options: dict[str, str], numbers: tuple[
     return Tersoff.load(Path(argument) if argument else None, numbers, options)
 
 
+def _load_package(adapter: str) -> Loader:
+    """The loader of a package's adapter; neither is imported before a model of it is asked for."""
+
+    def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+        module = importlib.import_module(f"mdrun.potentials.adapters.{adapter}")
+        return module.load(argument, options, numbers)
+
+    return load
+
+
 LOADERS: dict[str, Loader] = {
     "lj": lennard_jones.load,
     "morse": MORSE.load,
@@ -67,8 +79,14 @@ LOADERS: dict[str, Loader] = {
     "emt": _load_emt,
     "sw": _load_sw,
     "tersoff": _load_tersoff,
+    "mace": _load_package("mace"),
+    "sevennet": _load_package("sevennet"),
+    "chgnet": _load_package("chgnet"),
+    "ase": _load_package("ase_calculator"),
 }
 
+# Packages whose files are pickles, and how the names of the weights begin that they bring themselves.
+UNPICKLED: dict[str, tuple[str, ...]] = {"mace": (), "sevennet": ("7net-",), "chgnet": ("0.3.0", "r2scan")}
 PLUG_INS = "mdrun.models"  # the group of entry points in which packages register theirs
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
@@ -186,11 +204,33 @@ def with_absolute_paths(spec: str) -> str:
 def _with_absolute_path(term: str) -> str:
     script = SCRIPT.fullmatch(term)
     name, colon, rest = ("", "", term) if script else term.partition(":")
+    if name == "ase":
+        return re.sub(r"(?<=,toml=)[^,]+", lambda file: os.path.abspath(file.group()), term)
     file = script.group(1) if script else rest.partition(",")[0]
+    if name in UNPICKLED and not Path(file).is_file():  # weights that the package knows by name
+        return term
     absolute = os.path.abspath(file)
     if not file or "=" in file or re.search(r"[,=]|\s\+\s", absolute):  # no file, or a name that would not come back
         return term
     return f"{name}{colon}{absolute}{rest[len(file) :]}"
+
+
+def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
+    """Weights that a package keeps as a pickle may run any code when they are loaded: only with the user's leave.
+
+    Raises:
+        InputError: a term names such a file, and nobody said that it can be trusted.
+    """
+    if is_trusted:
+        return
+    for term in _terms(spec):
+        name, _, rest = term.partition(":")
+        file = rest.partition(",")[0]
+        if name in UNPICKLED and file and not file.startswith(UNPICKLED[name]):
+            raise InputError(
+                f"model {term}: {file} is a pickle, and to load one is to run whatever code is in it. If you trust "
+                "whoever made the file, add --trust-model (trust_model = true in a configuration)."
+            )
 
 
 def _terms(spec: str) -> list[str]:
@@ -300,6 +340,7 @@ def default_model(numbers: tuple[int, ...]) -> str:
         f"no built-in model covers {', '.join(sorted(symbols))} together. Name one with --model: eam:FILE for metals "
         "and alloys (setfl, funcfl or eam.fs files, for example from the NIST Interatomic Potentials Repository), "
         "sw:FILE and tersoff:FILE for covalent solids (LAMMPS's parameter files; tersoff alone has Si and C), "
-        "lj:epsilon=...,sigma=... or lj:FILE.toml, or FILE.py:FUNCTION for your own. Without --model, "
+        f"lj:epsilon=...,sigma=... or lj:FILE.toml, or FILE.py:FUNCTION for your own; {machine_learned(numbers)}. "
+        "mdrun models tells more. Without --model, "
         f"{', '.join(lennard_jones.NOBLE_GASES)} run as lj, {', '.join(sorted(EMT_METALS))} as emt and Si as sw."
     )

@@ -12,7 +12,7 @@ from mdrun.units import VOIGT
 OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
 OF_SIMULATE = (
-    "structure", "format", "index", "replicate", "species", "freeze", "model", "out", "overwrite", "device", "backend",
+    "structure", "format", "index", "replicate", "species", "freeze", "model", "trust_model", "out", "overwrite", "device", "backend",
     "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "comm_timeout",
 )  # fmt: skip
 

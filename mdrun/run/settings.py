@@ -34,6 +34,7 @@ class Settings(EnsembleOptions):
     freeze: str | None = None
     constrain_bonds: str | None = None
     model: str | None = None
+    trust_model: bool = False
     timestep: float = 1.0
     steps: int | None = None
     time: float | None = None

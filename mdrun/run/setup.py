@@ -19,7 +19,14 @@ from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import compile_terms, default_model, load_model, runs_torch, without_precision
+from mdrun.potentials.registry import (
+    compile_terms,
+    default_model,
+    load_model,
+    refuse_unasked_code,
+    runs_torch,
+    without_precision,
+)
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.ensemble_options import has_barostat
@@ -93,6 +100,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         settings = replace(settings, model=default_model(numbers))
         notes.append(f"no --model: the species chose {settings.model}")
     assert settings.model is not None
+    refuse_unasked_code(settings.model, settings.trust_model)
     try:
         settings, model, reasons = where_the_model_runs(settings, numbers)
     except UnknownSpecies as error:

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from mdrun.errors import InputError
 from mdrun.graph import Graph
+from mdrun.potentials.adapters.occupied import occupied, refreshed
 from mdrun.potentials.adapters.packages import default_dtype, needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
 from mdrun.potentials.graph_model import GraphModel
-from mdrun.verbs import refresh_neighbors
 
 
 class Mace(nn.Module):
@@ -34,8 +34,9 @@ class Mace(nn.Module):
         self.net, self.head = net, head
         self.cutoff, self.n_layers = float(net.r_max), len(net.interactions)
         self.register_buffer("known", net.atomic_numbers.clone().long(), persistent=False)
+        self._is_occupied = True
         for interaction in net.interactions:
-            interaction.handle_lammps = _neighbors
+            interaction.handle_lammps = self._neighbors
 
     @property
     def numbers(self) -> list[int]:
@@ -44,6 +45,9 @@ class Mace(nn.Module):
 
     def forward(self, graph: Graph) -> Tensor:
         """(n_owned,) eV."""
+        wanted = graph.n_owned
+        self._is_occupied = wanted > 0
+        graph = occupied(graph, int(self.known[0]))
         n, dtype = graph.n_owned, graph.vectors.dtype
         data = {
             "vectors": graph.vectors if graph.vectors.requires_grad else graph.vectors.clone(),  # mace asks for slopes
@@ -55,12 +59,11 @@ class Mace(nn.Module):
             "lammps_class": True,  # anything but None: who is asked is ``_neighbors``
         }
         with default_dtype(dtype):
-            return self.net(data, compute_force=False, lammps_mliap=True)["node_energy"]
+            return self.net(data, compute_force=False, lammps_mliap=True)["node_energy"][:wanted]
 
-
-def _neighbors(node_feats: Tensor, lammps_class: Any, lammps_natoms: Any, first_layer: bool) -> Tensor:
-    """What is known of species is known of all nodes already; later features are those of owned rows."""
-    return node_feats if first_layer else refresh_neighbors(node_feats)
+    def _neighbors(self, node_feats: Tensor, lammps_class: Any, lammps_natoms: Any, first_layer: bool) -> Tensor:
+        """What is known of species is known of all nodes already; later features are those of owned rows."""
+        return node_feats if first_layer else refreshed(node_feats, self._is_occupied)
 
 
 def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:

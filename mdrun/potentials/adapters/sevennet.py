@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from mdrun.errors import InputError
 from mdrun.graph import Graph
+from mdrun.potentials.adapters.occupied import occupied, refreshed
 from mdrun.potentials.adapters.packages import needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
 from mdrun.potentials.graph_model import GraphModel
-from mdrun.verbs import refresh_neighbors
 
 IN_THE_WHEEL = ("7net-0", "7net-MF-0", "7net-l3i5")  # others are fetched from the net by sevenn itself
 FORCES = "force_output"
@@ -44,13 +44,13 @@ class SevenNet(nn.Module):
         self.net, self.cutoff, self._modal = net, float(net.cutoff), modal
         convolutions = [name for name, _ in net.named_children() if name.endswith("_convolution")]
         self.n_layers = len(convolutions)
-        self._before_first = [m for m in _up_to(net, convolutions[0])]
+        self._before_first = _up_to(net, convolutions[0])
         self._known = torch.tensor(sorted(net.type_map))
         self._features: Tensor | None = None
         net.onehot_idx_to_onehot.register_forward_hook(self._in_own_type)
         for name in convolutions:
             layer = getattr(net, name)
-            layer.register_forward_pre_hook(self._look_up if name == convolutions[0] else _refresh)
+            layer.register_forward_pre_hook(self._look_up if name == convolutions[0] else self._refresh)
             layer.register_forward_hook(_keep_owned)
 
     @property
@@ -66,11 +66,14 @@ class SevenNet(nn.Module):
         """(n_owned,) eV."""
         if self._features is None or self._features.device != graph.vectors.device:
             self._features = self._features_of_species(graph)
+        wanted = graph.n_owned
+        self._is_occupied = wanted > 0
+        graph = occupied(graph, self.numbers[0])
         self._ghosts = graph.numbers[graph.n_owned :]
         data = self._input(graph.numbers[: graph.n_owned], graph)
         data["edge_index"] = torch.stack([graph.receivers, graph.senders])
         data["edge_vec"] = graph.vectors
-        return self.net(data)["atomic_energy"][:, 0]
+        return self.net(data)["atomic_energy"][:wanted, 0]
 
     def _input(self, numbers: Tensor, graph: Graph) -> dict[str, Any]:
         return {
@@ -105,15 +108,14 @@ class SevenNet(nn.Module):
         assert self._features is not None
         data["x"] = torch.cat([data["x"], self._features[self._ghosts]])
 
+    def _refresh(self, module: nn.Module, args: Any) -> None:
+        (data,) = args
+        data["x"] = refreshed(data["x"], self._is_occupied)
+
 
 def _up_to(net: nn.Module, name: str) -> list[nn.Module]:
     names = [child for child, _ in net.named_children()]
     return [getattr(net, child) for child in names[: names.index(name)]]
-
-
-def _refresh(module: nn.Module, args: Any) -> None:
-    (data,) = args
-    data["x"] = refresh_neighbors(data["x"])
 
 
 def _keep_owned(module: nn.Module, args: Any, data: dict[str, Any]) -> None:

@@ -47,9 +47,9 @@ def _job(kind: str) -> Callable[[Comm], dict[str, np.ndarray]]:
 @contextmanager
 def _stale(kind: str) -> Iterator[None]:
     """The adapter with a verb that leaves ghosts at zero."""
-    from mdrun.potentials.adapters import chgnet, mace, sevennet
+    from mdrun.potentials.adapters import chgnet, occupied
 
-    module = {"mace": mace, "chgnet": chgnet}.get(kind, sevennet)
+    module = chgnet if kind == "chgnet" else occupied
     kept = module.refresh_neighbors
 
     def stale(x: Tensor) -> Tensor:
