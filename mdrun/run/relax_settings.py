@@ -12,8 +12,8 @@ from mdrun.units import VOIGT
 OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
 OF_SIMULATE = (
-    "structure", "format", "index", "replicate", "species", "freeze", "model", "trust_model", "out", "overwrite", "device", "backend",
-    "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "comm_timeout",
+    "structure", "format", "index", "replicate", "species", "freeze", "model", "trust_model", "out", "overwrite",
+    "device", "backend", "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "comm_timeout",
 )  # fmt: skip
 
 

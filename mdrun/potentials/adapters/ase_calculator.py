@@ -18,7 +18,6 @@ import torch
 from ase import Atoms
 from ase.calculators.calculator import Calculator, CalculatorError, PropertyNotImplementedError, all_changes
 
-from mdrun.cell import volume
 from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.potentials.base import ForceModel, Forces
@@ -54,12 +53,12 @@ class ASECalculator:
             return self._of_cluster(domain, totals)
         order = domain.ids[: domain.n_owned].argsort()
         atoms = self._atoms(domain, order.cpu(), domain.pbc)
-        found = self._results(atoms, ["energy", "forces", *(["stress"] if totals and all(domain.pbc) else [])])
+        found = self._results(atoms, ["energy", "forces", *(["stress"] if totals and atoms.cell.rank == 3 else [])])
         forces = np.empty_like(found["forces"])
         forces[order.cpu().numpy()] = found["forces"]
         virial = None
         if "stress" in found:
-            virial = -torch.from_numpy(_square(found["stress"])) * volume(domain.cell, domain.pbc)
+            virial = -torch.from_numpy(_square(found["stress"])) * atoms.get_volume()
         return Forces(torch.from_numpy(forces).to(domain.backend.device), float(found["energy"]), virial)
 
     def _of_cluster(self, domain: Domain, totals: bool) -> Forces:
@@ -119,8 +118,8 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
     module_name, colon, class_name = (argument or "").partition(":")
     if not colon or not class_name.isidentifier():
         raise InputError(
-            "ase takes a module and a class, and keyword arguments: ase:ase.calculators.lj:LennardJones,sigma=3.4,rc=8, "
-            "or all arguments from a file: ase:MODULE:CLASS,toml=FILE."
+            "ase takes a module and a class, and keyword arguments: ase:ase.calculators.lj:LennardJones,sigma=3.4,"
+            "rc=8, or all arguments from a file: ase:MODULE:CLASS,toml=FILE."
         )
     arguments = dict(options)
     reach = arguments.pop("reach", None)

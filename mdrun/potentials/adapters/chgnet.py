@@ -55,7 +55,9 @@ class CHGNet(nn.Module):
         direction = -graph.vectors[bonds.edges] / lengths[bonds.edges, None]
         angle = net.angle_embedding(net.angle_basis_expansion(direction[bonds.first], direction[bonds.second]))
         atoms = net.atom_embedding(graph.numbers - 1)
-        for layer, (of_atoms, of_bonds) in enumerate(zip(net.atom_conv_layers, [*net.bond_conv_layers, None], strict=True)):
+        for layer, (of_atoms, of_bonds) in enumerate(
+            zip(net.atom_conv_layers, [*net.bond_conv_layers, None], strict=True)
+        ):
             if layer > 0:
                 atoms = refresh_neighbors(atoms)
             atoms = _atom_convolution(of_atoms, graph, atoms, edges, weights)
@@ -187,7 +189,9 @@ def of_net(net: Any, numbers: tuple[int, ...], name: str) -> ForceModel:
         UnknownSpecies: it was not trained on one.
     """
     layers = [layer for layer in net.bond_conv_layers if layer is not None]
-    has_bias = any(module.bias is not None for layer in layers for module in layer.mlp_out.modules() if hasattr(module, "bias"))
+    has_bias = any(
+        module.bias is not None for layer in layers for module in layer.mlp_out.modules() if hasattr(module, "bias")
+    )
     if not net.mlp_first or has_bias or len(layers) < len(net.bond_conv_layers) or any(x.bond_norm for x in layers):
         raise InputError(f"{name} is a CHGNet of a kind that mdrun has no path for (like 0.2.0); take 0.3.0 or r2scan.")
     n_known = net.atom_embedding.embedding.num_embeddings
