@@ -65,8 +65,8 @@ class ASECalculator:
         n = domain.n_owned
         if self.reach is None or "energies" not in self.calculator.implemented_properties:
             raise InputError(
-                f"{self.name} runs on one rank alone: on several, it must say how far an atom's energy reaches (reach=Å "
-                "behind its name, or an attribute receptive_field) and give energies of atoms. Start it without "
+                f"{self.name} runs on one rank alone: on several, it must say how far an atom's energy reaches (reach=Å"
+                " behind its name, or an attribute receptive_field) and give energies of atoms. Start it without "
                 "torchrun, or with one process."
             )
         if n == 0:

@@ -33,25 +33,21 @@ class Mace(nn.Module):
         super().__init__()
         self.net, self.head = net, head
         self.cutoff, self.n_layers = float(net.r_max), len(net.interactions)
-        self.register_buffer("known", net.atomic_numbers.clone().long(), persistent=False)
+        self.numbers: list[int] = net.atomic_numbers.tolist()  # of the species that it knows
         self._is_occupied = True
         for interaction in net.interactions:
             interaction.handle_lammps = self._neighbors
-
-    @property
-    def numbers(self) -> list[int]:
-        """Atomic numbers of the species that it knows."""
-        return self.known.tolist()
 
     def forward(self, graph: Graph) -> Tensor:
         """(n_owned,) eV."""
         wanted = graph.n_owned
         self._is_occupied = wanted > 0
-        graph = occupied(graph, int(self.known[0]))
+        graph = occupied(graph, self.numbers[0])
+        known = torch.tensor(self.numbers, device=graph.numbers.device)
         n, dtype = graph.n_owned, graph.vectors.dtype
         data = {
             "vectors": graph.vectors if graph.vectors.requires_grad else graph.vectors.clone(),  # mace asks for slopes
-            "node_attrs": (graph.numbers[:, None] == self.known).to(dtype),
+            "node_attrs": (graph.numbers[:, None] == known).to(dtype),
             "edge_index": torch.stack([graph.senders, graph.receivers]),
             "batch": torch.zeros(n, dtype=torch.int64, device=graph.vectors.device),
             "head": torch.tensor([self.head], device=graph.vectors.device),
