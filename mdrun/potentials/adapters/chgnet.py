@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mdrun.errors import InputError
 from mdrun.graph import Graph
+from mdrun.potentials.adapters.occupied import owned_first
 from mdrun.potentials.adapters.packages import needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
 from mdrun.potentials.graph_model import GraphModel
@@ -43,6 +44,7 @@ class CHGNet(nn.Module):
 
     def forward(self, graph: Graph) -> Tensor:
         """(n_owned,) eV."""
+        owned_first(graph)
         net, owned = self.net, slice(0, graph.n_owned)
         lengths = graph.vectors.norm(dim=1)
         bonds = _Bonds.of(graph, lengths, self.bond_cutoff)
