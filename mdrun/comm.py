@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import math
 import os
-import time
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
@@ -23,18 +22,13 @@ from torch import Tensor
 
 from mdrun.clock import timed
 from mdrun.errors import InputError, PeerError
+from mdrun.last_words import LastWords
 from mdrun.launch import launch_environment
 
 if TYPE_CHECKING:
     from mdrun.mailbox import Mailbox
 
 SHARED_MEMORY = "MDRUN_SHARED_MEMORY"  # 0 in the environment: ranks of one host write to sockets all the same
-ERROR_KEY = "mdrun/error"
-COUNT_KEY = "mdrun/errors"
-TOLD_KEY = "mdrun/told"
-GONE_KEY = "mdrun/gone"
-FAREWELL = 2.0  # seconds for the others to leave before rank 0 does; one that was killed never says so
-PATIENCE = 5.0  # seconds for rank 0 to write down what happened before the others let the launcher kill it
 
 
 class Comm:
@@ -46,6 +40,7 @@ class Comm:
 
     rank = 0
     size = 1
+    last_words: LastWords | None = None  # where there are others to tell why this one ends
 
     def __init__(self) -> None:
         self.bytes_sent = 0
@@ -91,15 +86,7 @@ class Comm:
         """The ``DeviceMesh`` of all ranks; None for a single process."""
         return None
 
-    def post_error(self, message: str, code: int, last_good_step: int | None) -> bool:
-        """Tell the other ranks why this one ends. True if this rank is the first, whose message counts."""
-        return True
-
-    def posted_error(self) -> tuple[str, int, int | None] | None:
-        """What another rank posted, or None."""
-        return None
-
-    def abort(self) -> None:
+    def disconnect(self) -> None:
         """Close the connections, so that no rank waits for this one."""
 
     def close(self) -> None:
@@ -117,7 +104,7 @@ class ProcessComm(Comm):
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
         self._timeout_s = timeout_s
-        self._store = dist.distributed_c10d._get_default_store()
+        self.last_words = LastWords(dist.distributed_c10d._get_default_store(), self.rank, self.size)
         self._mesh: Any = None
 
     def _call(self, collective, *args, **kwargs) -> Any:
@@ -126,7 +113,7 @@ class ProcessComm(Comm):
         except RuntimeError as error:
             raise PeerError(
                 f"rank {self.rank} lost contact with another rank, or waited more than {self._timeout_s:g} s for it "
-                f"(--comm-timeout): {str(error).splitlines()[0]}"
+                f"(--comm-timeout): {_cause(error)}. Look what became of that rank: its memory, its host, the network."
             ) from error
 
     @timed("communication")
@@ -198,56 +185,11 @@ class ProcessComm(Comm):
             self._mesh = init_device_mesh("cpu", (self.size,), mesh_dim_names=("space",))
         return self._mesh
 
-    def post_error(self, message: str, code: int, last_good_step: int | None) -> bool:
-        try:
-            is_first = self._store.add(COUNT_KEY, 1) == 1
-            if is_first:
-                self._store.set(ERROR_KEY, json.dumps([message, code, last_good_step]))
-        except RuntimeError:  # the store went with rank 0, which held it and must speak
-            return self.rank == 0
-        return is_first
-
-    def posted_error(self) -> tuple[str, int, int | None] | None:
-        try:
-            if not self._comes(ERROR_KEY):
-                return None
-            message, code, last_good_step = json.loads(self._store.get(ERROR_KEY))
-        except RuntimeError:
-            return None
-        return message, code, last_good_step
-
-    def _comes(self, key: str) -> bool:
-        """Whether the store gets the key before patience ends. Asked again and again: a wait that ran out would leave
-        the connection to the store unusable."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._store.check([key]):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
-
-    def _wait_for_the_others(self) -> None:
-        """Until they have asked the store, which may be this process's, for the last time."""
-        deadline = time.monotonic() + FAREWELL
-        while self._store.add(GONE_KEY, 0) < self.size - 1 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.05)  # for the last answer to arrive
-
-    def abort(self) -> None:
-        if not self._dist.is_initialized():
-            return
-        self._dist.destroy_process_group()
-        self._mesh = None
-        gc.collect()  # connections close with the last reference to the group
-        # A launcher kills all once one has ended: let rank 0 write the run's last words first.
-        try:
-            if self.rank == 0:
-                self._store.set(TOLD_KEY, "1")
-                self._wait_for_the_others()
-            elif self._comes(TOLD_KEY):
-                self._store.add(GONE_KEY, 1)
-        except RuntimeError:
-            pass
+    def disconnect(self) -> None:
+        if self._dist.is_initialized():
+            self._dist.destroy_process_group()
+            self._mesh = None
+            gc.collect()  # connections close with the last reference to the group
 
     def close(self) -> None:
         if self._dist.is_initialized():
@@ -302,13 +244,19 @@ class HostComm(ProcessComm):
         any_note = self._call(self._mailbox.exchange, _as_bytes(rows), send, _as_bytes(out), receive, note)
         return out, any_note
 
-    def abort(self) -> None:
+    def disconnect(self) -> None:
         self._mailbox.close()
-        super().abort()
+        super().disconnect()
 
     def close(self) -> None:
         super().close()
         self._mailbox.close()
+
+
+def _cause(error: RuntimeError) -> str:
+    """The library's words, without its source's address and its jokes."""
+    line = str(error).splitlines()[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(" This is typically")[0].rstrip(".")
 
 
 def _as_bytes(rows: Tensor) -> np.ndarray:

@@ -5,6 +5,7 @@ Kernels see an open, image-free frame: ``positions[:, j] - positions[:, i]``, no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,11 +22,14 @@ from mdrun.decompose.migrate import migrate, pack_rows, unpack_rows
 from mdrun.decompose.partition import Partition, bisect
 from mdrun.errors import SimulationError
 from mdrun.late import Late
+from mdrun.neighborhood import Neighborhood, Rows, neighborhood_of
 from mdrun.neighbors.cell_list import SINGLE_ROUNDING
 from mdrun.state import FIELDS, State
 
+PARTITION = ("axis", "cut", "lower", "upper")  # a partition's arrays
 HALO_FIELDS = tuple(f for f in FIELDS if f.in_halo)
 NOWHERE = 1e15  # Å; its square is finite in single precision too
+THEN = "positions_then"  # what a state carries for ``Domain.restore``
 FAST = 4  # steps from one rebuild to the next, after which displacements are read at once
 REPARTITION_AT = 1.02  # cut space anew once the imbalance has grown so far, and by more than chance
 
@@ -101,7 +105,7 @@ class Domain:
         )
         self._found = Late(self.backend.device)  # largest squared displacement here; whether any rank wants to rebuild
         self._looks_late = self._is_unseen = self._is_due = False
-        self._steps_since_build = 0
+        self._steps_since_build = self._n_follows = 0
         self._moved: float | Tensor = 0.0
         self.plan: HaloPlan | None = None
 
@@ -168,6 +172,7 @@ class Domain:
         Raises:
             SimulationError: an atom leapt farther than the list reaches, or than the cell is thick.
         """
+        self._n_follows += 1
         if self.plan is None or self._is_due or state.n_lattice_changes != self._lattice:
             self.rebuild(state)
             return
@@ -249,8 +254,23 @@ class Domain:
         raise SimulationError(
             f"rank {self.comm.rank} lost {len(far)} atom{'s' if len(far) > 1 else ''} (ids {ids}"
             f"{', ...' if len(far) > 8 else ''}): moved {float(moved[far].max()):.3g} Å at once, farther than "
-            f"{limit:.3g} Å. Lower --timestep or relax the structure first."
+            f"{limit:.3g} Å. Lower --timestep or relax the structure first.",
+            self.around(far, then=(self._then + self._shifts @ state.cell.to(self._then))[far]),
         )
+
+    def around(self, rows: Tensor, forces: Tensor | None = None, then: Tensor | None = None) -> Neighborhood:
+        """What lies around owned rows (k,) that something is wrong with, and around where they were then (k, 3)."""
+        ids, types, positions = (values.cpu().numpy() for values in (self.ids, self.types, self.positions.T))
+        seen = Rows(self.comm.rank, ids, types, positions, self.n_owned, self.ghost_width)
+        return neighborhood_of(rows.cpu().numpy(), seen, forces, None if then is None else then.cpu().numpy())
+
+    def last_build(self) -> tuple[dict[str, Tensor], Tensor, int] | None:
+        """Atoms owned here (ids, types, unwrapped positions) and the cell at the last rebuild, which all ranks made
+        together, and how many steps ago that was; None before the first."""
+        if self.plan is None:
+            return None
+        then = {"ids": self.ids[: self.n_owned], "types": self.types[: self.n_owned], "positions": self._then}
+        return then, self._box_then, self._n_follows
 
     @timed("neighbor")
     def rebuild(self, state: State) -> None:
@@ -274,7 +294,8 @@ class Domain:
         width = (self.ghost_width / self._heights).numpy()
         self.plan = plan_halo(frac, self.boxes, width, state.pbc, self.comm, self.backend.images_within)
         self._adopt_ghosts(state)
-        self._box_then, self._lattice, self.pbc = box, state.n_lattice_changes, state.pbc
+        self._box_then, self._cell_then, self._lattice = box, state.cell.clone(), state.n_lattice_changes
+        self.pbc = state.pbc
         self._learn_strain(state)
         self.backend.move_owned(state.positions, self._shifts, self._then, state.cell, self._strain, self.packed)
         self._refresh_ghosts(state.cell)
@@ -287,11 +308,60 @@ class Domain:
         self._was_outrun = self._is_unseen = self._is_due = False
         self._steps_since_check, self._steps_since_build, self._moved = 0, 0, 0.0
 
+    @property
+    def positions_then(self) -> Tensor:
+        """(n_owned, 3) Å, at the last rebuild."""
+        return self._then
+
+    def keep(self) -> dict[str, np.ndarray]:
+        """What a run that goes on from here needs beside ``positions_then``, to see the lists and rows that this one
+        sees; the same on every rank. A collective, once nothing is left to look back at."""
+        partition = self.partitioner.partition
+        assert partition is not None
+        was_outrun = self.comm.all_max(torch.tensor(float(self._was_outrun)))
+        since = (self._steps_since_check, self._steps_since_build, self._looks_late, self._is_due, float(was_outrun))
+        return {
+            "cell_then": self._cell_then.numpy(),
+            "since_rebuild": np.array(since, dtype=np.float64),
+            "fresh_imbalance": np.array(self.partitioner.fresh_imbalance),
+            **{f"partition_{name}": getattr(partition, name) for name in PARTITION},
+        }
+
+    def restore(self, state: State, kept: Mapping[str, np.ndarray]) -> None:
+        """Rebuild as the last rebuild was, then follow the atoms to where they are.
+
+        Args:
+            state: as it is now, ``carried[THEN]`` its positions at that rebuild. Any rank may hold any atom.
+            kept: what ``keep`` gave on any number of ranks; from as many, rows and lists have the same order.
+        """
+        now, cell = state.positions, state.cell
+        state.positions = state.carried.pop(THEN)
+        state.cell = torch.from_numpy(kept["cell_then"].copy())
+        state.carried["positions_now"] = now
+        if len(kept["partition_cut"]) == self.comm.size - 1:
+            self.partitioner.partition = Partition(*(kept[f"partition_{name}"] for name in PARTITION))
+            self.partitioner.fresh_imbalance = self.partitioner.imbalance = float(kept["fresh_imbalance"])
+        self.rebuild(state)
+        state.positions, state.cell = state.carried.pop("positions_now"), cell
+        self._learn_strain(state)
+        moved2 = self.backend.move_owned(
+            state.positions, self._shifts, self._then, state.cell, self._strain, self.packed
+        )
+        self._refresh_ghosts(state.cell)
+        self._moved = moved2**0.5
+        checked, built, looks_late, is_due, was_outrun = kept["since_rebuild"].tolist()
+        self._steps_since_check, self._steps_since_build = int(checked), int(built)
+        self._n_follows = self._steps_since_build
+        self._looks_late, self._is_due = self.backend.looks_late and bool(looks_late), bool(is_due)
+        self._was_outrun = bool(was_outrun)
+
     def _is_uneven(self) -> bool:
         p = self.partitioner
+        if self.comm.size == 1 or p.imbalance <= p.fresh_imbalance:
+            return False
         growth = p.imbalance - p.fresh_imbalance
         is_chance = growth * self.owned_by_rank.mean() ** 0.5 < 1  # a rank's atoms, were they a gas's
-        return self.comm.size > 1 and p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
+        return p.imbalance > REPARTITION_AT * p.fresh_imbalance and not is_chance
 
     def _sort_rows(self, state: State, frac: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
         """Put rows that lie near each other in space near each other in memory, those of (n_owned, 3) arrays too."""
@@ -329,6 +399,7 @@ class Domain:
         self.packed[:-1, 3] = self.types
         self.packed[-1, 3] = 0
         self._then = state.positions.clone()
+        self._n_follows = 0
 
     def _refresh_ghosts(self, cell: Tensor, wants_rebuild: bool | Tensor = False) -> bool | Tensor:
         """Send images to where they are mirrored; whether any rank wants to rebuild."""

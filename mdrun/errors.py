@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 EXIT_OK = 0
 EXIT_FAULT = 1
 EXIT_INPUT = 2
@@ -15,10 +17,12 @@ class MdrunError(Exception):
 
     Attributes:
         last_good_step: where it came up in the step loop, the step before.
+        state_is_whole: all ranks stopped at the same place, where positions and momenta are finite.
     """
 
     exit_code = EXIT_FAULT
     last_good_step: int | None = None
+    state_is_whole = False
 
 
 class InputError(MdrunError):
@@ -28,9 +32,23 @@ class InputError(MdrunError):
 
 
 class SimulationError(MdrunError):
-    """The simulation became unphysical: non-finite forces, atoms lost, moved too far."""
+    """The simulation became unphysical: non-finite forces, atoms lost, moved too far, too hot.
+
+    Attributes:
+        neighborhood: what lies around the atoms concerned, an ``mdrun.neighborhood.Neighborhood``; None where no atom
+            of this rank is.
+        ids: of the atoms concerned, where who found them does not see what is around.
+    """
 
     exit_code = EXIT_UNPHYSICAL
+
+    def __init__(self, message: str, neighborhood: Any = None, ids: Any = None) -> None:
+        super().__init__(message)
+        self.neighborhood, self.ids = neighborhood, ids
+
+
+class OutputError(MdrunError):
+    """A file of the run can't be written: the disk is full, its directory was removed or became read-only."""
 
 
 class PeerError(MdrunError):

@@ -83,7 +83,8 @@ class Scope:
                 f"the force on {len(bad)} atom{'s' if len(bad) > 1 else ''} (ids {ids}"
                 f"{', ...' if len(bad) > 8 else ''}) of rank {domain.comm.rank} is not finite"
                 f"{_nearest(domain, int(bad[0]))}. "
-                f"{advice or 'Lower --timestep, relax the structure first, or check the model.'}"
+                f"{advice or 'Lower --timestep, relax the structure first, or check the model.'}",
+                domain.around(bad, result.forces),
             )
         if result.energy is not None and not math.isfinite(result.energy):
             raise SimulationError(

@@ -13,7 +13,7 @@ from ase import Atoms
 
 from mdrun.comm import Comm
 from mdrun.domain import Domain
-from mdrun.errors import SimulationError
+from mdrun.errors import OutputError, SimulationError
 from mdrun.integrate.nvt import Langevin
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.run.checkpoint import CheckpointFile, write_whole
@@ -171,7 +171,7 @@ def test_a_write_that_fails_leaves_what_was_there(path, monkeypatch):  # A-43
         raise OSError("No space left on device")
 
     monkeypatch.setattr(np, "savez", break_off)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OutputError, match=r"checkpoint.npz can't be written: No space"):
         write_whole(path, step=np.array(3))
     monkeypatch.setattr(np, "savez", whole)
     assert {p.name for p in path.parent.iterdir()} == {"checkpoint.npz", "checkpoint.previous.npz"}
@@ -187,7 +187,11 @@ def test_the_name_is_taken_only_after_the_bytes_are_on_the_disk(path, monkeypatc
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append(Path(b).name), replace(a, b))[1])
     write_whole(path, step=np.array(1))
     write_whole(path, step=np.array(2))
-    assert order == ["fsync", "checkpoint.npz", "fsync", "checkpoint.previous.npz", "checkpoint.npz"]
+    first, second = (
+        ["fsync", "checkpoint.npz", "fsync"],
+        ["fsync", "checkpoint.previous.npz", "checkpoint.npz", "fsync"],
+    )
+    assert order == first + second  # the second fsync is of the directory
 
 
 def test_objects_that_would_need_pickle_are_not_written(path):

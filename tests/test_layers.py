@@ -16,8 +16,8 @@ MOST_LINES = 500
 LAYERS = (
     "mdrun errors units clock launch cache",
     "cell philox noise state vectors lanes late lookup buffers compiler",
-    "mailbox comm",
-    "decompose neighbors backends domain",
+    "mailbox last_words comm",
+    "decompose neighbors backends neighborhood domain",
     "graph nodes fixed_shapes context strategies verbs",
     "potentials",
     "scope",

@@ -17,10 +17,10 @@ from mdrun.integrate.base import Integrator
 from mdrun.integrate.nvt import Langevin
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.base import ForceModel
-from mdrun.run import trajectory
 from mdrun.run.simulation import Observer
 from mdrun.run.thermo import Thermometer
-from mdrun.run.trajectory import TrajectoryFile
+from mdrun.run.trajectories import text
+from mdrun.run.trajectory import TrajectoryFile, move_mask
 from mdrun.structures import load_structure
 from mdrun.units import FS, PS
 from tests.systems import Run, argon, free_particles, pfcc, simulate
@@ -34,11 +34,12 @@ def recorded(
 ) -> tuple[Run, list[Atoms]]:  # fmt: skip
     """A run whose every watched step is also a frame, and the frames."""
     comm = Comm()
-    frames = TrajectoryFile(path, atoms.copy(), comm, Thermometer(comm))
+    frames = TrajectoryFile(path.parent, atoms.copy(), comm, Thermometer(comm))
     run = simulate(
         atoms, model or argon(shift=True), integrator or VelocityVerlet(2 * FS), n_steps, watch=every,
         mobile=mobile, observers=[Observer(every, frames)],
     )  # fmt: skip
+    frames.close()
     return run, read(path, ":")
 
 
@@ -180,7 +181,7 @@ def test_a_frame_is_a_structure_that_the_run_goes_on_from(path):
 @pytest.mark.parametrize("n_rows", [5, 1000])
 def test_a_frame_is_what_ase_writes_byte_for_byte(path, n_rows, monkeypatch):
     """Strings, whole numbers, flags and vectors as columns, and the header with all that ``info`` may hold."""
-    monkeypatch.setattr(trajectory, "ROWS_AT_ONCE", n_rows)
+    monkeypatch.setattr(text, "ROWS_AT_ONCE", n_rows)
     atoms = moving(pfcc(2, 2, 2))
     atoms.numbers[::3] = 36
     atoms.set_tags(np.arange(32) % 5)
@@ -190,9 +191,9 @@ def test_a_frame_is_what_ase_writes_byte_for_byte(path, n_rows, monkeypatch):
     atoms.info.update(origin='melted "twice"', count=3, matrix=np.eye(3), flag=True, pair=np.array([1, 2]))
     atoms.set_constraint([FixAtoms([3, 4]), FixCartesian([7], mask=[True, False, True])])
     with path.open("w") as file:
-        columns = {"positions": atoms.positions, **trajectory._move_mask(load_mask(atoms))}
+        columns = {"positions": atoms.positions, **move_mask(load_mask(atoms))}
         rest = {name: v for name, v in atoms.arrays.items() if name not in ("numbers", "positions")}
-        trajectory.write_frame(file, atoms, atoms.numbers, columns | rest)
+        text.write_frame(file, atoms, atoms.numbers, columns | rest)
     ase.io.write(path.with_name("ase.extxyz"), atoms)
     assert path.read_text() == path.with_name("ase.extxyz").read_text()
 
@@ -207,8 +208,8 @@ def load_mask(atoms: Atoms) -> np.ndarray:
 def test_frames_can_be_read_while_the_run_goes_on(path):
     seen = []
     comm, atoms = Comm(), moving(pfcc(1, 1, 2))
-    frames = TrajectoryFile(path, atoms.copy(), comm, Thermometer(comm))
-    observers = [Observer(1, frames), Observer(1, lambda sim: seen.append(len(read(path, ":"))))]
+    frames = TrajectoryFile(path.parent, atoms.copy(), comm, Thermometer(comm))
+    observers = [Observer(1, frames), Observer(1, lambda sim: (frames.flush(), seen.append(len(read(path, ":")))))]
     simulate(atoms, argon(), Langevin(FS, 50, 1 / PS, 1), 3, observers=observers)
     assert seen == [1, 2, 3, 4]
 

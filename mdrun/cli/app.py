@@ -9,9 +9,12 @@ import sys
 import typer
 
 from mdrun import __version__
+from mdrun.cli.init import init
 from mdrun.cli.models import models
 from mdrun.cli.relax import relax
+from mdrun.cli.resume import resume
 from mdrun.cli.simulate import simulate
+from mdrun.cli.status import status
 from mdrun.cli.validate import validate
 from mdrun.launch import launch_environment
 
@@ -24,9 +27,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(simulate)
+app.command()(resume)
 app.command()(relax)
 app.command()(validate)
 app.command()(models)
+app.command()(status)
+app.command()(init)
 
 
 def _show_version(wanted: bool) -> None:
@@ -55,9 +61,9 @@ def program() -> None:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         if code and not isinstance(leaving.code, int):  # words, as Python itself takes them
             print(leaving.code, file=sys.stderr)
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full
+                stream.flush()
         os._exit(code)
 
 

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mdrun.errors import InputError
-from mdrun.run.settings import Settings, make_settings, read_config
+from mdrun.run.config import read_config
+from mdrun.run.settings import Settings, make_settings
 
 Load = Callable[[], tuple[Callable[..., Any], Callable[[int], Any]]]  # what makes a job, and a reporter for a rank
 
 
-def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings], load: Load) -> int:
+def run_job(
+    given: dict,
+    config: Path | None,
+    debug: bool,
+    kind: type[Settings],
+    load: Load,
+    look: Callable[[], None] | None = None,
+) -> int:
     """Run a command's job on this rank, to its end or to the words that say why not.
 
     Args:
         given: the flags that the user gave, by option.
         config: a TOML file with others.
         kind: the command's settings.
+        look: called before anything else, to refuse what can be known to be wrong.
         load: called once the process is ready for what it imports: the job and who tells of it.
 
     Returns:
@@ -35,6 +45,9 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
     # Torch's arrays on large pages, where the system leaves that to the program: a tenth off a step of a million atoms.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
+    if not debug:  # its C++ parts tell of a lost connection in a page, beside our line
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
     from mdrun.cache import keep_kernels
     from mdrun.launch import give_back_large_blocks
 
@@ -43,7 +56,7 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
 
     from mdrun.comm import Comm, open_comm
     from mdrun.report.console import forgive_glyphs
-    from mdrun.run.ending import end_with_error
+    from mdrun.run.ending import Witness, end_with_error
 
     job_of, reporter_of = load()
     forgive_glyphs()
@@ -52,7 +65,7 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
             given[name] = os.fspath(given[name])
     comm, job, reporter = Comm(), None, None
     try:
-        settings = _settings_or_mistake(given, config, kind)
+        settings = _settings_or_mistake(given, config, kind, look)
         comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
         if isinstance(settings, InputError):  # told once the ranks have met, by one of them
             raise settings
@@ -62,17 +75,18 @@ def run_job(given: dict, config: Path | None, debug: bool, kind: type[Settings],
         comm.close()
     except (Exception, KeyboardInterrupt) as error:
         if reporter is not None:
-            reporter.stop()
-        return end_with_error(error, comm, job.failed if job is not None else _nothing_to_write, debug)
+            with contextlib.suppress(OSError):  # the disk that holds stdout may be full
+                reporter.stop()
+        return end_with_error(error, comm, job or Witness(), debug)  # no run directory was claimed yet
     return outcome.exit_code
 
 
-def _settings_or_mistake(given: dict, config: Path | None, kind: type[Settings]) -> Settings | InputError:
+def _settings_or_mistake(
+    given: dict, config: Path | None, kind: type[Settings], look: Callable[[], None] | None
+) -> Settings | InputError:
     try:
+        if look is not None:
+            look()
         return make_settings(read_config(config, kind) if config else {}, given, kind)
     except InputError as mistake:
         return mistake
-
-
-def _nothing_to_write(reason: str, exit_code: int, last_good_step: int | None) -> None:
-    """No run directory was claimed yet."""

@@ -61,6 +61,9 @@ def simulate(
         show_default="langevin; nose-hoover or bussi under pressure",
     ),
     temperature: str = _option("The thermostat's, K; 300:600 goes from one to the other.", RUN, metavar="K[:K]"),
+    ramp_steps: int = _option(
+        "How many steps a --temperature that goes from one to another takes.", RUN, show_default="all"
+    ),
     thermostat_time: float = _option(
         "Time constant of nose-hoover, bussi and berendsen, fs.", RUN, show_default=str(options.THERMOSTAT_TIME)
     ),
@@ -91,26 +94,59 @@ def simulate(
         RUN,
         show_default=str(Settings.zero_momentum_every),
     ),
+    max_temperature: float = _option(
+        "Stop with exit code 3 where the temperature is beyond this at a row of thermo.csv, K.", RUN
+    ),
     timestep: float = _option("fs.", RUN, show_default=str(Settings.timestep)),
     steps: int = _option("How many; 0 evaluates once.", RUN, show_default="1000"),
     time: float = _option("How long, ps; in place of --steps.", RUN),
     seed: int = _option("Of all random numbers; a fresh one is drawn, shown and kept if not given.", RUN),
     out: Path = _option("Run directory.", OUTPUT, show_default="STRUCTURE.run"),
     overwrite: bool = _option("Replace the run that is in the directory.", OUTPUT, "--overwrite"),
+    resume: bool = _option(
+        "Go on with the run that is in the directory from its last checkpoint; start where there is none.",
+        OUTPUT,
+        "--resume",
+    ),
+    allow_changes: str = _option(
+        "Options, with commas, that a run that goes on may change, as in timestep,temperature.", OUTPUT, metavar="NAMES"
+    ),
     log_every: int = _option(
         "Steps between rows of thermo.csv and ranks.csv; 0 never.",
         OUTPUT,
         show_default=str(Settings.log_every),
     ),
     trajectory_every: int = _option(
-        "Steps between frames of trajectory.extxyz; 0 never.",
+        "Steps between frames of the trajectory; 0 never.",
         OUTPUT,
         show_default=str(Settings.trajectory_every),
     ),
-    checkpoint_every: int = _option(
-        "Steps between checkpoints, beside one at the end; 0 never.",
+    trajectory: list[str] = _option(
+        "File in the run directory, its format by the extension: .extxyz or .xyz, .traj (ASE), .h5md, .dump or "
+        ".lammpstrj (LAMMPS). Again for another beside it.",
+        OUTPUT,
+        metavar="NAME",
+        show_default=Settings.trajectory[0],
+    ),
+    trajectory_atoms: str = _option(
+        "Atoms that frames hold, as --freeze takes them.", OUTPUT, metavar="SELECTION", show_default="all"
+    ),
+    trajectory_precision: str = _option(
+        "Decimals of text, float32 or float64 of .h5md, or both with a comma between.", OUTPUT, show_default="8,float64"
+    ),
+    wrap: bool = _option(
+        "Positions in frames brought into the cell, or left where the atoms went.",
+        OUTPUT,
+        "--wrap/--no-wrap",
+        show_default="no-wrap",
+    ),
+    checkpoint_every: str = _option(
+        "Between checkpoints, beside one at the end: steps as in 10000, or time as in 90s, 15min or 2h; 0 never.",
         OUTPUT,
         show_default=str(Settings.checkpoint_every),
+    ),
+    max_hours: float = _option(
+        "Stop at 99 % of this time from the start on, with a checkpoint and exit code 75, as after SIGTERM.", EXECUTION
     ),
     skin: float = _option("Reach of halo and list beyond the cutoff, Å.", EXECUTION, show_default=str(Settings.skin)),
     check_every: int = _option(

@@ -17,7 +17,8 @@ from mdrun.validate.verdict import CHECKS, Plan, names_in
 
 # Options of simulate that say how long it runs and what it writes. All others define the run that is checked.
 NOT_OURS = (
-    "steps", "time", "out", "overwrite", "log_every", "trajectory_every", "checkpoint_every", "config", "debug",
+    "steps", "time", "out", "overwrite", "log_every", "trajectory_every", "trajectory", "trajectory_atoms",
+    "trajectory_precision", "wrap", "checkpoint_every", "max_hours", "config", "debug",
 )  # fmt: skip
 DEFAULT = Plan()
 

@@ -204,12 +204,14 @@ class Constrained:
         if not len(bad):
             return
         first, last = here.starts[bad[0]], here.starts[bad[0] + 1]
-        ids = ", ".join(map(str, np.unique(here.ids[here.bonds[first:last]])[:8]))
+        atoms = np.unique(here.ids[here.bonds[first:last]])
+        ids = ", ".join(map(str, atoms[:8]))
         a, b = here.ids[here.bonds[first]]
         raise SimulationError(
             f"the bonds of {len(bad)} molecule{'s' if len(bad) > 1 else ''} can't be held (atoms {ids}; the bond of "
             f"{a} and {b} is to be {here.lengths[first]:.4g} Å): their atoms turn too far in one "
-            "step. Lower --timestep or relax the structure first."
+            "step. Lower --timestep or relax the structure first.",
+            ids=atoms,
         )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from mdrun.clock import timed
 from mdrun.comm import Comm
 from mdrun.integrate.base import Integrator
+from mdrun.integrate.kept import Remembers
 from mdrun.potentials.base import Forces
 from mdrun.state import State
 
@@ -138,11 +139,14 @@ def stop(state: State, axes: np.ndarray, comm: Comm) -> float:
     return float(before - state.kinetic_energy())
 
 
-class Stopping:
+class Stopping(Remembers):
     """Any integrator, and every so many steps the system's motion as a whole is stopped.
 
     What that takes counts as heat, so that the conserved energy stays.
     """
+
+    summed_over_ranks = ("_lost",)
+    parts = ("_inner",)
 
     def __init__(self, inner: Integrator, every: int, axes: np.ndarray, comm: Comm) -> None:
         """``axes`` (k, 3) about which rotation is stopped too."""

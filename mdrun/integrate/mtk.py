@@ -11,6 +11,7 @@ from mdrun import units
 from mdrun.clock import timed
 from mdrun.comm import Comm
 from mdrun.integrate.cell_motion import CellMotion, exponential, move_affinely, strain_cell
+from mdrun.integrate.kept import Remembers
 from mdrun.integrate.pressure import Tensors, in_gpa, measure_tensors
 from mdrun.integrate.thermostats import NoseHooverChain, Ramp, Thermostat
 from mdrun.potentials.base import Forces
@@ -20,7 +21,7 @@ BATH_MASS = 9.0  # of the first thermostat of the cell's own chain, in k T τ²
 AT_REST = 300.0  # K: sets the cell's inertia where neither a bath nor the atoms have a temperature
 
 
-class MTK:
+class MTK(Remembers):
     """NPT and NPH: velocity Verlet in a cell whose strain rate ε̇ (3, 3), symmetric, has an inertia W.
 
     W dε̇/dt = V (P_int - P) + 2 K / n_dof, allowed strains only; atoms follow the cell and are slowed by it, but
@@ -35,6 +36,8 @@ class MTK:
 
     conserves_momentum = True
     needs_virial = True
+    same_on_ranks = ("rate", "_inertia", "_work")
+    parts = ("_thermostat", "_cell_bath")
 
     def __init__(
         self, timestep: float, motion: CellMotion, pressure: np.ndarray, period: float, n_dof: int, comm: Comm,

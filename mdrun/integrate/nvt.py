@@ -13,6 +13,7 @@ from torch import Tensor
 from mdrun import units
 from mdrun.clock import timed
 from mdrun.comm import Comm
+from mdrun.integrate.kept import Remembers
 from mdrun.integrate.momentum import measure_flow
 from mdrun.integrate.thermostats import Ramp, Thermostat, as_ramp
 from mdrun.integrate.verlet import FREE, Motion, kick
@@ -22,7 +23,7 @@ from mdrun.potentials.base import Forces
 from mdrun.state import State
 
 
-class Langevin:
+class Langevin(Remembers):
     """NVT: exp(t/2 B) exp(t/2 A) exp(t O) exp(t/2 A) exp(t/2 B), known as BAOAB.
 
     O is the exact Ornstein-Uhlenbeck step p ← c p + sqrt((1 - c²) m k T) ξ with c = exp(-γ t).
@@ -33,6 +34,7 @@ class Langevin:
     conserves_momentum = False
     needs_virial = False
     pressure = None
+    summed_over_ranks = ("_heat",)
 
     def __init__(
         self, timestep: float, temperature: Ramp | float, friction: float, seed: int, motion: Motion = FREE
@@ -78,13 +80,14 @@ class Langevin:
         )
 
 
-class ScaledVerlet:
+class ScaledVerlet(Remembers):
     """NVT: a thermostat scales all momenta over half a step before and after one of velocity Verlet."""
 
     ensemble = "nvt"
     conserves_momentum = True
     needs_virial = False
     pressure = None
+    parts = ("thermostat",)
 
     def __init__(
         self, timestep: float, thermostat: Thermostat, n_dof: int, comm: Comm, motion: Motion = FREE,
@@ -130,7 +133,7 @@ class ScaledVerlet:
         return f"NVT, {self.thermostat.describe()}, {self.timestep / units.FS:g} fs"
 
 
-class Andersen:
+class Andersen(Remembers):
     """NVT: velocity Verlet, after each step of which an atom meets the bath with probability 1 - exp(-ν t).
 
     Its momentum is then drawn anew; molecules of fixed bonds meet it as one, so that what is left of the noise by their
@@ -141,6 +144,7 @@ class Andersen:
     conserves_momentum = False
     needs_virial = False
     pressure = None
+    summed_over_ranks = ("_heat",)
 
     def __init__(
         self, timestep: float, temperature: Ramp | float, rate: float, seed: int, motion: Motion = FREE

@@ -12,6 +12,7 @@ from mdrun.clock import timed
 from mdrun.comm import Comm
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.cell_motion import CellMotion, exponential, move_affinely, strain_cell
+from mdrun.integrate.kept import Remembers
 from mdrun.integrate.pressure import Tensors, in_gpa, measure_tensors, virial_that_follows
 from mdrun.integrate.thermostats import Ramp
 from mdrun.philox import STREAM_CELL
@@ -19,7 +20,7 @@ from mdrun.potentials.base import Forces
 from mdrun.state import State
 
 
-class CellRescaling:
+class CellRescaling(Remembers):
     """NPT: first-order barostats; each step strains the cell by dε = -β / 3 τ (P - P_int) dt and a noise.
 
     With a temperature it is stochastic cell rescaling: the noise is sqrt(2 β k T dt / 3 V τ) for each allowed
@@ -34,6 +35,9 @@ class CellRescaling:
 
     ensemble = "npt"
     needs_virial = True
+    same_on_ranks = ("_pushes",)
+    summed_over_ranks = ("_virial", "_gift")
+    parts = ("_inner",)
 
     def __init__(
         self, inner: Integrator, motion: CellMotion, pressure: np.ndarray, period: float, compressibility: float,
@@ -55,6 +59,16 @@ class CellRescaling:
         self._strain = np.zeros((3, 3))
         self._virial = np.zeros((3, 3))  # this rank's, at that moment
         self._gift = 0.0  # to this rank's atoms, eV
+
+    @property
+    def _pushes(self) -> np.ndarray:
+        """(2, 3, 3) the tensors at the end of the last step, NaN before the first."""
+        t = self._tensors
+        return np.full((2, 3, 3), math.nan) if t is None else np.stack([t.kinetic, t.virial])
+
+    @_pushes.setter
+    def _pushes(self, values: np.ndarray) -> None:
+        self._tensors = Tensors(*values)
 
     @property
     def pressure(self) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 
 from mdrun import units
 from mdrun.errors import SimulationError
+from mdrun.integrate.kept import Remembers
 from mdrun.philox import STREAM_BUSSI
 
 
@@ -74,13 +75,15 @@ class Thermostat(Protocol):
         ...
 
 
-class NoseHooverChain:
+class NoseHooverChain(Remembers):
     """Nosé-Hoover chain of thermostats, integrated by a Suzuki-Yoshida product of three.
 
     G. J. Martyna, M. L. Klein, M. Tuckerman, J. Chem. Phys. 97 (1992) 2635, doi 10.1063/1.463940; M. E. Tuckerman et
     al., J. Phys. A 39 (2006) 5629, doi 10.1088/0305-4470/39/19/S18. Masses: Q₁ = n_dof k T τ², the others k T τ², T
     the mean of a ramp.
     """
+
+    same_on_ranks = ("rates", "_potential", "heat")
 
     def __init__(
         self, temperature: Ramp | float, period: float, length: int = 3, first_mass: float | None = None
@@ -147,11 +150,13 @@ class NoseHooverChain:
         self.rates[j] = (self.rates[j] * drag + time / 2 * (twice_kinetic - energies[j]) / masses[j]) * drag
 
 
-class Bussi:
+class Bussi(Remembers):
     """Stochastic velocity rescaling: the kinetic energy does an exact Ornstein-Uhlenbeck step, directions stay.
 
     G. Bussi, D. Donadio, M. Parrinello, J. Chem. Phys. 126 (2007) 014101, doi 10.1063/1.2408420, eq. A7.
     """
+
+    same_on_ranks = ("heat",)
 
     def __init__(self, temperature: Ramp | float, period: float, seed: int) -> None:
         self._temperature, self._period, self._seed = as_ramp(temperature), period, seed
@@ -176,11 +181,13 @@ class Bussi:
         return f"Bussi, {self._temperature}, time constant {self._period / units.FS:g} fs, seed {self._seed}"
 
 
-class Berendsen:
+class Berendsen(Remembers):
     """Weak coupling: dT/dt = (T₀ - T) / τ, exactly. It samples no ensemble.
 
     H. J. C. Berendsen et al., J. Chem. Phys. 81 (1984) 3684, doi 10.1063/1.448118.
     """
+
+    same_on_ranks = ("heat",)
 
     def __init__(self, temperature: Ramp | float, period: float) -> None:
         self._temperature, self._period = as_ramp(temperature), period

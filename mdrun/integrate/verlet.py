@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mdrun import units
 from mdrun.clock import timed
+from mdrun.integrate.kept import Remembers
 from mdrun.potentials.base import Forces
 from mdrun.state import State
 
@@ -85,7 +86,7 @@ class Free:
 FREE = Free()
 
 
-class VelocityVerlet:
+class VelocityVerlet(Remembers):
     """NVE: exp(t/2 B) exp(t A) exp(t/2 B), A the drift and B the kick.
 
     W. C. Swope, H. C. Andersen, P. H. Berens, K. R. Wilson, J. Chem. Phys. 76 (1982) 637, doi 10.1063/1.442716.

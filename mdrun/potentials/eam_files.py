@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mdrun.errors import InputError
+from mdrun.potentials.files import read_text
 
 MOST_BYTES = 256 * 1024**2
 MOST_POINTS = 1_000_000
@@ -49,12 +50,7 @@ class _Lines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise InputError(f"the EAM file {path} is larger than {MOST_BYTES // 1024**2} MiB: no potential is.")
-            self.lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError as error:
-            raise InputError(f"the EAM file {path} can't be read: {error.strerror}.") from error
+        self.lines = read_text(path, "EAM file", MOST_BYTES, errors="replace").splitlines()
         self.number = 0
 
     def fail(self, what: str) -> InputError:

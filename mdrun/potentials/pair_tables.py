@@ -18,6 +18,7 @@ import numpy as np
 
 from mdrun.errors import InputError
 from mdrun.potentials.base import UnknownSpecies, symbols_of
+from mdrun.potentials.files import read_text
 from mdrun.potentials.kernels import Formula, PairPotential
 
 Values = tuple[float, ...]
@@ -268,10 +269,8 @@ def pair_of(path: Path, where: str, name: str) -> frozenset[str]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"the table {path} can't be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return tomllib.loads(read_text(path, "table", 16 * 1024**2))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"the table {path} is not TOML: {error}.") from error
 
 

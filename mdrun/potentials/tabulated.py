@@ -28,6 +28,7 @@ import numpy as np
 from mdrun.errors import InputError
 from mdrun.potentials.arithmetic import floor_to_index, select, sqrt
 from mdrun.potentials.base import symbols_of
+from mdrun.potentials.files import read_text
 from mdrun.potentials.kernels import pair_formula
 from mdrun.potentials.pair_tables import BoundedPair, number, refuse_unknown, symmetric_table
 
@@ -122,9 +123,7 @@ def read_table_file(path: Path) -> dict[str, Section]:
         InputError: with the line where the file is wrong.
     """
     try:
-        text = path.read_text()
-    except OSError as error:
-        raise InputError(f"the table {path} can't be read: {error.strerror}.") from error
+        text = read_text(path, "table")
     except UnicodeDecodeError as error:
         raise InputError(f"the table {path} is not text: {error}.") from error
     unit = re.search(r"\bUNITS:\s*(\w+)", text)

@@ -18,6 +18,7 @@ import numpy as np
 
 from mdrun.errors import InputError
 from mdrun.potentials.base import UnknownSpecies, symbols_of
+from mdrun.potentials.files import read_text
 
 MOST_BYTES = 16 * 1024**2
 KCAL_PER_EV = 23.060549  # as LAMMPS converts files in its units "real"
@@ -117,12 +118,7 @@ def read_three_body(path: Path, columns: tuple[Column, ...], style: str) -> Thre
     Raises:
         InputError: not such a file, or a broken one.
     """
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"the {style} file {path} is larger than {MOST_BYTES // 1024**2} MiB: no potential is.")
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise InputError(f"the {style} file {path} can't be read: {error.strerror}.") from error
+    text = read_text(path, f"{style} file", MOST_BYTES, errors="replace")
     return parse_three_body(text, columns, style, str(path))
 
 

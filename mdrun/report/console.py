@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
+from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 PLAIN_WIDTH = 220  # plain lines are for grep, not for a screen: no wrapping
 
@@ -27,6 +29,12 @@ def forgive_glyphs() -> None:
 
 
 class _Console(Console):
+    def print(self, *objects: Any, **more: Any) -> None:
+        try:
+            super().print(*objects, **more)
+        except OSError:  # the disk that holds the output is full
+            self.on_broken_pipe()
+
     def on_broken_pipe(self) -> None:
         """Nobody reads any more (``| head``): the run goes on, and its directory says the rest."""
         self.quiet = True
@@ -40,6 +48,27 @@ def make_console(stream: TextIO | None = None) -> Console:
     if is_plain(stream):
         return _Console(file=stream, color_system=None, force_terminal=False, width=PLAIN_WIDTH, highlight=False)
     return _Console(file=stream, highlight=False)
+
+
+def clock_time(seconds: float) -> str:
+    """``1:02:03``."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def show_named(console: Console, title: str, rows: list[tuple[str, str]]) -> None:
+    """A name and a line for each row, in a panel on a terminal."""
+    if console.is_terminal:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold")
+        grid.add_column()
+        for name, text in rows:
+            grid.add_row(name, Text(text))
+        console.print(Panel(grid, title=title, title_align="left", expand=False))
+    else:
+        for name, text in rows:
+            console.print(f"{name}: {text}", markup=False)
 
 
 def make_table(console: Console, title: str | None = None) -> Table:

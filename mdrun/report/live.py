@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from mdrun import units
-from mdrun.report.console import make_console
-from mdrun.report.summary import show_end, show_start
+from mdrun.report.console import clock_time, make_console
+from mdrun.report.summary import show_end, show_start, stopped_words
 from mdrun.run.job import Outcome
 from mdrun.run.setup import Shared
 from mdrun.run.simulation import Observer, Simulation
@@ -36,13 +37,6 @@ class Pace:
             return "starting"
         left = (self.n_steps - step) / rate
         return f"{units.ns_per_day(self.timestep_fs, rate):.3g} ns/day, {rate:.0f} steps/s, {clock_time(left)} left"
-
-
-def clock_time(seconds: float) -> str:
-    """``1:02:03``."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"
 
 
 class Reporter:
@@ -119,6 +113,9 @@ class Reporter:
 
     def _conclude(self, outcome: Outcome) -> None:
         show_end(self.console, outcome)
+        if outcome.is_stopped:
+            self.console.file.flush()
+            print(f"mdrun: {stopped_words(outcome)}", file=sys.stderr, flush=True)
 
     def stop(self) -> None:
         """Take the bar away; the terminal is as it was."""

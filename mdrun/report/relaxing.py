@@ -54,8 +54,10 @@ class RelaxReporter(Reporter):
         if outcome.exit_code:
             self.console.file.flush()
             relaxed = outcome.shared.settings.directory / RELAXED
-            advice = f"Go on from {relaxed}, with more --steps, or take another --optimizer."
-            print(f"mdrun: {outcome.reason}. {advice}", file=sys.stderr, flush=True)
+            advice = f"Go on from {relaxed}"
+            if outcome.n_steps >= outcome.shared.settings.n_steps:
+                advice += ", with more --steps, or take another --optimizer"
+            print(f"mdrun: {outcome.reason}. {advice}.", file=sys.stderr, flush=True)
 
 
 def strain_words(settings: RelaxSettings) -> str:

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 from ase.geometry import cell_to_cellpar
 from rich.console import Console
-from rich.panel import Panel
 from rich.table import Table
 
 from mdrun import units
 from mdrun.domain import Domain
 from mdrun.report.averages import show_averages
-from mdrun.report.console import make_table
+from mdrun.report.console import make_table, show_named
 from mdrun.run.job import Outcome
 from mdrun.run.ranks import RankFigures
 from mdrun.run.setup import Shared
@@ -30,16 +29,7 @@ def show_start(console: Console, shared: Shared, sim: Simulation, directory: Pat
 
 def show_rows(console: Console, shared: Shared, rows: list[tuple[str, str]]) -> None:
     """A name and a line for each row, in a panel on a terminal; the notes below."""
-    if console.is_terminal:
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold")
-        grid.add_column()
-        for name, text in rows:
-            grid.add_row(name, text)
-        console.print(Panel(grid, title=f"mdrun {shared.settings.command}", title_align="left", expand=False))
-    else:
-        for name, text in rows:
-            console.print(f"{name}: {text}", markup=False)
+    show_named(console, f"mdrun {shared.settings.command}", rows)
     for note in shared.notes:
         console.print(f"note: {note}", markup=False)
 
@@ -98,10 +88,19 @@ def show_end(console: Console, outcome: Outcome) -> None:
     console.print(energy_line(outcome))
     settings = outcome.shared.settings
     rate = outcome.steps_per_second
+    verb = "stopped after" if outcome.is_stopped else "finished"
     console.print(
-        f"finished {outcome.n_steps} steps in {outcome.loop_seconds:.2f} s: {rate:.1f} steps/s, "
+        f"{verb} {outcome.n_steps} steps in {outcome.loop_seconds:.2f} s: {rate:.1f} steps/s, "
         f"{units.ns_per_day(settings.timestep, rate):.3g} ns/day, {atom_steps_and_memory(outcome)}"
     )
+
+
+def stopped_words(outcome: Outcome) -> str:
+    """Why a run ended before its last step, and how to go on."""
+    settings = outcome.shared.settings
+    n_steps = outcome.last.step
+    way_on = "no step was made: start it again" if n_steps == 0 else f"mdrun resume {settings.directory} goes on"
+    return f"stopped after step {n_steps} of {settings.n_steps}: {outcome.reason}; {way_on}."
 
 
 def atom_steps_and_memory(outcome: Outcome) -> str:

@@ -81,6 +81,17 @@ class Rows:
             self._n_kept, self._n_each = MOST_ROWS // 2, 2 * self._n_each
             self._rows[: self._n_kept] = (self._rows[0::2] + self._rows[1::2]) / 2
 
+    def keep(self) -> dict[str, np.ndarray]:
+        """All of it, for ``restore``."""
+        counts = np.array([self._n_kept, self._n_each, self._n_summed])
+        return {"averages_rows": self._rows[: self._n_kept], "averages_sum": self._sum, "averages_counts": counts}
+
+    def restore(self, kept: Mapping[str, np.ndarray]) -> None:
+        """Go on from what ``keep`` gave."""
+        self._n_kept, self._n_each, self._n_summed = (int(n) for n in kept["averages_counts"])
+        self._rows[: self._n_kept] = kept["averages_rows"]
+        self._sum = kept["averages_sum"].copy()
+
     def averages(self) -> Averages:
         """What there is to say now."""
         used = self._rows[math.ceil(LEFT_OUT * self._n_kept) : self._n_kept]

@@ -1,35 +1,93 @@
-"""Checkpoints: the whole state by atom id, whatever ranks owned it, written so that a kill leaves a whole one."""
+"""Checkpoints: the whole run by atom id, whatever ranks owned the atoms, so that a kill leaves a whole one."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
-from dataclasses import asdict
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
+from mdrun.clock import CLOCK, SECTIONS
 from mdrun.comm import Comm
+from mdrun.domain import THEN, DomainCounts
+from mdrun.errors import InputError
+from mdrun.integrate import kept
+from mdrun.run.averages import Rows
+from mdrun.run.directory import writing
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
-from mdrun.state import FIELDS
+from mdrun.state import FIELDS, Field
 
-FORMAT = 1
+FORMAT = 2
+BY_ATOM = (*FIELDS, Field(THEN, (3,), torch.float64))
+
+
+class DamagedCheckpoint(InputError):
+    """Not a whole checkpoint: cut off, changed, or something else."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read from a file.
+
+    Attributes:
+        step: that it was written after.
+        settings: the options of the run that wrote it, by name.
+        outputs: by file name, how far each was written.
+        variables: the integrator's, see ``mdrun.integrate.kept``.
+        arrays: ``BY_ATOM`` in the order of ids, and those of ``CheckpointFile``.
+    """
+
+    step: int
+    settings: dict[str, Any]
+    outputs: dict[str, int]
+    variables: dict[str, list]
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def n_atoms(self) -> int:
+        return len(self.arrays["ids"])
+
+    def without_atoms(self) -> Checkpoint:
+        """What every rank needs of it."""
+        names = {f.name for f in BY_ATOM}
+        arrays = {name: values for name, values in self.arrays.items() if name not in names}
+        return Checkpoint(self.step, self.settings, self.outputs, self.variables, arrays)
 
 
 class CheckpointFile:
     """``checkpoint.npz`` and the generation before it, ``checkpoint.previous.npz``.
 
-    Arrays are those of ``mdrun.state.FIELDS`` in id order (positions unwrapped), beside ``cell``, ``pbc``, ``numbers``
-    and ``meta``, a JSON text with the step, the degrees of freedom and the settings. No pickle.
+    Arrays: those of ``mdrun.state.FIELDS`` and the positions at the last rebuild in the order of ids (Å, unwrapped),
+    ``cell``, ``pbc``, ``numbers``, what ``Domain.keep`` and ``Rows.keep`` give, a row of each rank's figures and shares
+    of what the baths hold, and ``meta``, a JSON text. ``checksum`` is of all the others. No pickle.
+
+    With the last rebuild in it a checkpoint leaves the run alone: nothing is rebuilt where one is written, and a run
+    that goes on from it sees the rows and lists that the first one saw.
     """
 
-    def __init__(self, path: Path | None, settings: Settings, comm: Comm) -> None:
-        """``path`` is None on ranks that don't write."""
+    def __init__(
+        self, path: Path | None, settings: Settings, comm: Comm, outputs: Callable[[], Mapping[str, int]], rows: Rows
+    ) -> None:
+        """
+        Args:
+            path: None on ranks that don't write.
+            outputs: tells how far each file that grows was written and safe, by name.
+        """
         self._path = path
         self._settings = settings
         self._comm = comm
+        self._outputs = outputs
+        self._rows = rows
         self._written_at: int | None = None
 
     def __call__(self, sim: Simulation) -> None:
@@ -37,33 +95,145 @@ class CheckpointFile:
             return
         self._written_at = sim.step
         look_back(sim)  # nothing is kept that may turn out bad
-        atoms = gather_by_id(sim.state.fields(), FIELDS, self._comm)
+        arrays = {**sim.domain.keep(), **self._rows.keep(), **_of_ranks(sim, self._comm)}
+        atoms = gather_by_id({**sim.state.fields(), THEN: sim.domain.positions_then}, BY_ATOM, self._comm)
         if atoms is None or self._path is None:
             return
-        meta = {"format": FORMAT, "step": sim.step, "n_dof": sim.n_dof, "settings": asdict(self._settings)}
+        meta = {
+            "format": FORMAT,
+            "step": sim.step,
+            "settings": asdict(self._settings),
+            "outputs": dict(self._outputs()),
+            "variables": kept.variables(sim.integrator),
+        }
         write_whole(
             self._path,
             cell=sim.state.cell.numpy(),
             pbc=np.array(sim.state.pbc),
             numbers=np.array(sim.state.numbers),
             meta=np.array(json.dumps(meta)),
+            **arrays,
             **{name: values.numpy() for name, values in atoms.items()},
         )
+
+
+def _of_ranks(sim: Simulation, comm: Comm) -> dict[str, np.ndarray]:
+    """A row of each rank: what it counted, and its shares of what the integrator holds; a collective."""
+    counted = [*astuple(sim.domain.counts), comm.bytes_sent, *(CLOCK.seconds[s] for s in SECTIONS)]
+    shares = kept.shares(sim.integrator)
+    row = torch.from_numpy(np.concatenate([np.array(counted, dtype=np.float64), shares]))
+    table = comm.all_gather(row).numpy()
+    return {"rank_figures": table[:, : len(counted)], "rank_shares": table[:, len(counted) :]}
+
+
+def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows) -> None:
+    """What the run had counted and its baths held, on every rank; the figures only where the ranks are as many.
+
+    Raises:
+        InputError: the integrator is another.
+    """
+    comm, arrays = sim.domain.comm, checkpoint.arrays
+    shares = arrays["rank_shares"]
+    is_alike = len(shares) == comm.size
+    whole = shares.sum(axis=0) * (comm.rank == 0)
+    share = shares[comm.rank] if is_alike else whole
+    try:
+        kept.restore(sim.integrator, checkpoint.variables, share)
+    except ValueError as error:
+        raise InputError(f"the checkpoint is of another ensemble: {error}. Start afresh from its structure.") from error
+    rows.restore(arrays)
+    sim.counted_from = 0 if is_alike else checkpoint.step
+    if is_alike:
+        figures = arrays["rank_figures"][comm.rank].tolist()
+        names = [f.name for f in fields(DomainCounts)]
+        for name, value in zip(names, figures, strict=False):
+            setattr(sim.domain.counts, name, int(value))
+        comm.bytes_sent = int(figures[len(names)])
+        CLOCK.seconds.update(zip(SECTIONS, figures[len(names) + 1 :], strict=True))
 
 
 def write_whole(path: Path, **arrays: np.ndarray) -> None:
     """Write an npz beside ``path``, force it to the disk, and only then let it take the name.
 
-    The file that had the name becomes the previous generation.
+    The file that had the name becomes the previous generation. Of the two, one is whole at any moment, after a loss of
+    power too; what a process killed meanwhile leaves is in nobody's way, and goes when the directory is next claimed.
+
+    Raises:
+        OutputError: the disk is full, the directory was removed or can't be written to; what was there is untouched.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with writing(path):
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, allow_pickle=False, checksum=np.array(checksum(arrays)), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                os.replace(path, path.with_suffix(f".previous{path.suffix}"))
+            os.replace(partial, path)
+            _sync_names(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _sync_names(directory: Path) -> None:
+    """Force the names of a directory's files to the disk."""
+    file = os.open(directory, os.O_RDONLY)
     try:
-        with partial.open("xb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.replace(path, path.with_suffix(f".previous{path.suffix}"))
-        os.replace(partial, path)
+        os.fsync(file)
     finally:
-        partial.unlink(missing_ok=True)
+        os.close(file)
+
+
+def checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    """BLAKE2b of names, types, shapes and bytes."""
+    digest = hashlib.blake2b(digest_size=32)
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        digest.update(values.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """
+    Raises:
+        DamagedCheckpoint: the file is not there, or no whole checkpoint.
+        InputError: it is one of another version.
+    """
+    try:
+        arrays = _read_arrays(path)
+        told = str(arrays.pop("checksum"))
+        meta = json.loads(str(arrays["meta"])) if checksum(arrays) == told else None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise DamagedCheckpoint(f"{path} is no whole checkpoint: {error}.") from error
+    if meta is None:
+        raise DamagedCheckpoint(f"{path} is damaged: its checksum does not fit what is in it.")
+    if meta.get("format") != FORMAT:
+        raise InputError(f"{path} is a checkpoint of format {meta.get('format')}; this mdrun reads {FORMAT}.")
+    n_atoms = len(arrays["ids"])
+    for f in BY_ATOM:
+        if arrays[f.name].shape != (n_atoms, *f.width):
+            raise DamagedCheckpoint(f"{path}: {f.name} has shape {arrays[f.name].shape} for {n_atoms} atoms.")
+    return Checkpoint(meta["step"], meta["settings"], meta["outputs"], meta["variables"], arrays)
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All members, none larger than what the file itself holds: members are stored, never packed."""
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        if any(member.file_size > size or member.compress_type for member in archive.infolist()):
+            raise ValueError("its members are packed or larger than itself")
+    with np.load(path, allow_pickle=False) as file:
+        for name in file.files:
+            with file.zip.open(f"{name}.npy") as member:
+                _refuse_large(member, size, name)
+        return {name: file[name] for name in file.files}
+
+
+def _refuse_large(member: Any, size: int, name: str) -> None:
+    version = np.lib.format.read_magic(member)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = reader(member)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name} is of type {dtype} and shape {shape}")

@@ -3,35 +3,79 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import tomllib
 import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from mdrun.errors import InputError
+from mdrun.errors import InputError, OutputError
 
 THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
 STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
+STOP = "STOP"  # made by the user: the run stops
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
-FILES = (THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED)
+LAST_GOOD, BLOWUP = "last_good.extxyz", "blowup.extxyz"
+FILES = (
+    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, LAST_GOOD, BLOWUP,
+)  # fmt: skip
+WORD, SHARE = ".word", ".share"  # files of ranks that lost contact, and of ranks of a run that became unphysical
+ADVICE = {
+    errno.ENOSPC: "Make room on that disk",
+    errno.EDQUOT: "Make room: your quota on that disk is used up",
+    errno.EFBIG: "Raise the limit on the size of a file (ulimit -f)",
+    errno.ENOENT: "The run directory was removed or renamed meanwhile: choose another --out",
+}
+
+
+@contextlib.contextmanager
+def writing(path: Path, file: TextIO | None = None) -> Iterator[None]:
+    """Tell trouble with a file of the run by its name; ``file``, where it is open, is closed then.
+
+    Raises:
+        OutputError: in place of OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if file is not None:
+            with contextlib.suppress(OSError):  # what is left in its buffer has no place either
+                file.close()
+        advice = ADVICE.get(error.errno or 0, "Choose another --out, or see to that disk")
+        raise OutputError(
+            f"{path} can't be written: {error.strerror or error}. {advice}, and run again; what was written before it "
+            "is kept."
+        ) from error
+
+
+SUFFIXES = (".extxyz", ".xyz", ".traj", ".h5md", ".dump", ".lammpstrj")  # of trajectories
 
 
 class RunDirectory:
     """Held by the writing rank for the life of the run."""
 
-    def __init__(self, path: Path, inputs: list[Path], overwrite: bool) -> None:
+    def __init__(
+        self, path: Path, inputs: list[Path], overwrite: bool, trajectories: Sequence[str] = (), keep: bool = False
+    ) -> None:
         """Make or claim ``path``.
 
         Args:
             inputs: files that the run reads, which it must not write.
+            overwrite: replace the run that is there.
+            trajectories: names of files that it writes beside ``FILES``.
+            keep: go on with the run that is there.
 
         Raises:
             InputError: it exists already, another run holds it, it can't be made, or holds an input.
         """
         self.path = path
-        for name in FILES:
+        self.is_new = not keep
+        self._files = tuple(dict.fromkeys((*FILES, *trajectories)))
+        for name in self._files:
             for source in inputs:
                 if source.resolve() == (path / name).resolve():
                     raise InputError(
@@ -43,35 +87,136 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path, os.O_RDONLY)
             self._release = weakref.finalize(self, os.close, lock)
+            self._lock = lock
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"another run is writing to {path} now. Choose another --out.") from error
         except OSError as error:
             raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
-        present = [name for name in FILES if (path / name).exists()]
-        if any(path.iterdir()) and not overwrite:
+        clear_remains(path)
+        former = _trajectories_of(path / CONFIG) if overwrite else ()
+        present = [name for name in dict.fromkeys((*self._files, *former)) if (path / name).exists()]
+        if not keep and not overwrite and any(path.iterdir()):
             raise InputError(
                 f"the run directory {path} exists and is not empty. Choose another --out, or give --overwrite to "
                 "replace the run in it."
             )
         if not os.access(path, os.W_OK):
             raise InputError(f"the run directory {path} can't be written to.")
-        for name in present:
-            (path / name).unlink()
+        for name in (LAST_GOOD, BLOWUP) if keep else present:  # a run that goes on does not blow up again unseen
+            (path / name).unlink(missing_ok=True)
 
     def release(self) -> None:
         """Let another run have it; what happens anyway once nobody knows of it."""
         self._release()
 
+    def check_presence(self) -> None:
+        """Look whether the directory is still where it was.
+
+        Raises:
+            OutputError: it was removed or renamed; files that are open would go on to be written, for nobody to find.
+        """
+        with writing(self.path):
+            now, then = os.stat(self.path), os.fstat(self._lock)
+            if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino):
+                raise FileNotFoundError(errno.ENOENT, "another directory has taken its place")
+
     def discard(self) -> None:
-        """Take back what was written, and the directory where nothing else is in it: the run never began."""
-        for name in FILES:
+        """Take back what was written, and the directory where nothing else is in it: the run never began.
+
+        What an earlier part of the run wrote stays.
+        """
+        clear_remains(self.path)
+        if not self.is_new:
+            return
+        for name in self._files:
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replace ``status.json`` in one step, so that a reader never sees half of it."""
-        partial = self.path / f".{STATUS}.{os.getpid()}"
-        partial.write_text(json.dumps(status, indent=2) + "\n")
-        os.replace(partial, self.path / STATUS)
+        """Replace ``status.json`` in one step, so that a reader never sees half of it.
+
+        Raises:
+            OutputError: it can't be written.
+        """
+        self.check_presence()
+        path = self.path / STATUS
+        with writing(path):
+            replace_status(path, status)
+
+
+def replace_status(path: Path, status: dict[str, Any]) -> None:
+    """Write ``status.json`` beside itself, then give it the name; on a full disk into the room that it has.
+
+    Raises:
+        OSError: neither can be done.
+    """
+    text = (json.dumps(status, indent=2) + "\n").encode()
+    try:
+        replace_file(path, text)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not path.exists():
+            raise
+        # The blocks that the file has are its own still: new text that fits needs no others.
+        with path.open("r+b") as file:
+            file.write(text)
+            file.truncate()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a small file beside itself, then give it the name: a reader sees the old one or the new one, whole.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def clear_remains(path: Path) -> None:
+    """Remove what processes that were killed left half written; by whoever holds the directory."""
+    for name in (*FILES, WORD, SHARE):
+        for partial in path.glob(f".{name.lstrip('.')}.*"):
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+
+def claims_the_word(path: Path, run: str) -> bool:
+    """Whether this process is the first of a run's that lost contact to each other, by a file that only one can make.
+
+    True where none can, or before the ranks agreed on a name for the run.
+    """
+    try:
+        if run:
+            os.close(os.open(path / f"{WORD}.{run}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def amend_status(path: Path, run: str, changes: dict[str, Any]) -> None:
+    """Change ``status.json`` in place of the rank that writes it, if it is still of that run.
+
+    Raises:
+        OSError, ValueError: it can't be read or written.
+    """
+    status = json.loads((path / STATUS).read_text())
+    if run and status.get("run") == run:
+        replace_status(path / STATUS, {**status, **changes})
+
+
+def _trajectories_of(config: Path) -> list[str]:
+    """The trajectories of the run that is replaced, so that none of them stays beside the new one's."""
+    try:
+        names = tomllib.loads(config.read_text(encoding="utf-8")).get("trajectory", [])
+    except (OSError, ValueError):
+        return []
+    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return [name for name in named if Path(name).name == name and Path(name).suffix in SUFFIXES]

@@ -31,6 +31,7 @@ class EnsembleOptions:
     ensemble: str = "nve"
     thermostat: str | None = None
     temperature: float | str | None = None
+    ramp_steps: int | None = None
     thermostat_time: float | None = None
     friction: float | None = None
     barostat: str | None = None
@@ -48,6 +49,10 @@ class EnsembleOptions:
             InputError: they are none.
         """
         return temperatures_of(self.temperature)
+
+    @property
+    def is_ramp(self) -> bool:
+        return self.temperatures is not None and len(set(self.temperatures)) == 2
 
     @property
     def pressures(self) -> tuple[float, ...] | None:
@@ -149,6 +154,7 @@ def check_ensemble(settings: EnsembleOptions) -> None:
     refuse(
         s.friction is not None and not 0 <= s.friction < INFINITY, "friction", s.friction, "a rate in 1/ps not below 0"
     )
+    refuse(s.ramp_steps is not None and s.ramp_steps < 1, "ramp-steps", s.ramp_steps, "a number of steps above 0")
     refuse(s.box not in (None, "iso", "triclinic") and not _names_axes(s.box), "box", s.box, box_words)
     if s.ensemble == "nve" and s.temperature is not None:
         raise InputError(
@@ -179,6 +185,7 @@ def _refuse_useless(s: EnsembleOptions) -> None:
     uses = {
         "thermostat": (has_thermostat(s), held),
         "temperature": (has_thermostat(s), held),
+        "ramp_steps": (s.is_ramp, "a --temperature that goes from one to another, as in 300:600"),
         "thermostat_time": (thermostat in SCALING, f"{held} with --thermostat {', '.join(SCALING)}"),
         "friction": (thermostat in KICKING, f"{held} with --thermostat {' or '.join(KICKING)}"),
         "barostat": (has_barostat(s), pressed),

@@ -122,7 +122,7 @@ def _ramp(settings: Settings) -> Ramp | None:
     if not options.has_thermostat(settings):
         return None
     assert settings.temperatures is not None
-    return Ramp(*settings.temperatures, settings.n_steps)
+    return Ramp(*settings.temperatures, settings.ramp_steps or settings.n_steps)
 
 
 def pressure_tensor(settings: Settings) -> np.ndarray:

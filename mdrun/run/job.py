@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import time
+import uuid
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -11,22 +13,28 @@ from typing import Any, Protocol
 
 from mdrun import __version__
 from mdrun.comm import Comm
-from mdrun.errors import EXIT_INPUT, EXIT_OK
+from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
-from mdrun.potentials.registry import compile_terms, load_model, with_absolute_paths
+from mdrun.potentials.registry import compile_terms, load_model
 from mdrun.run.averages import Averages, Rows
-from mdrun.run.checkpoint import CheckpointFile
+from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
+from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
+from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
+from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
-from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
+from mdrun.run.outputs import Columns, Outputs
+from mdrun.run.pulse import Pulse
+from mdrun.run.ranks import Balance, RankFigures, balance, figures_of_all, peak_memory_bytes
+from mdrun.run.resume import Past, as_it_was, empty_then, find_past, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
-from mdrun.run.simulation import Observer, Simulation, run, start
-from mdrun.run.thermo import Thermo, ThermoFile, Thermometer
-from mdrun.run.trajectory import TrajectoryFile
+from mdrun.run.signals import Signals
+from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
+from mdrun.run.status import RUNNING, now, outlook, this_process
+from mdrun.run.thermo import Thermo, Thermometer
 from mdrun.scope import Scope
 from mdrun.state import State
 from mdrun.strategies.choice import choose_strategy
@@ -49,6 +57,10 @@ class Outcome:
     averages: Averages | None = None
 
     @property
+    def is_stopped(self) -> bool:
+        return self.exit_code == EXIT_STOPPED
+
+    @property
     def steps_per_second(self) -> float:
         return self.n_steps / self.loop_seconds if self.loop_seconds > 0 else 0.0
 
@@ -63,7 +75,7 @@ class Listener(Protocol):
     def finished(self, outcome: Outcome) -> None: ...
 
 
-class Job:
+class Job(Witness):
     """One run. ``directory`` and ``sim`` are there once they exist, for whoever has to write down an early end."""
 
     looks_late: bool | None = None  # what the backend does by default
@@ -74,11 +86,16 @@ class Job:
         self.listener = listener
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
+        self._outputs: Outputs | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
+        self._atoms: Structure | None = None  # on the rank that writes
+        self.run_id = ""  # once all ranks have it
         self.n_atoms = 0
         self.n_threads = 0
         self._loop_began: float | None = None
         self._told_at = 0.0
+        self._kept_step: int | None = None  # of the last checkpoint
+        self._first_step = 0  # that this process computed from
 
     def execute(self) -> Outcome:
         """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
@@ -87,21 +104,34 @@ class Job:
             InputError: before any work, the user's input is wrong.
             SimulationError: the system became unphysical.
         """
+        with Signals(self.comm.rank) as self._signals:
+            return self._execute()
+
+    def _execute(self) -> Outcome:
         comm, is_writer = self.comm, self.comm.rank == 0
         self.n_threads = set_threads(self.settings.threads)
-        shared, state, template = None, None, None
+        shared, state, template, checkpoint = None, None, None, None
         if is_writer:
+            past = self._past()
             shared, state, structure = self._read()
             template = structure.atoms
+            self._atoms = structure
+            if past is not None:
+                shared = self._take_up(past, shared, state)
+                checkpoint = past.checkpoint.without_atoms()
             self.settings = settings = shared.settings
-            inputs = [Path(settings.structure)]
-            self.directory = RunDirectory(settings.directory, inputs, settings.overwrite)
-            kept = replace(settings, model=with_absolute_paths(shared.model))
-            write_config(kept, self.directory.path / CONFIG)
-        shared = comm.broadcast(shared)
-        state = state or empty_state(shared)
+            if self.directory is None:
+                inputs, may_replace = [Path(settings.structure)], settings.overwrite or settings.resume
+                self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
+            with writing(self.directory.path / CONFIG):
+                write_config(to_be_kept(settings), self.directory.path / CONFIG)
+        shared, checkpoint, self.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
+        if state is None:
+            state = empty_state(shared)
+            if checkpoint is not None:
+                empty_then(state)
         self.n_atoms = shared.n_atoms
-        self._write_status("running")
+        self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
         state.move_to(backend.device)
@@ -117,21 +147,51 @@ class Job:
             sim = Simulation(state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift)
             self.sim = sim
             thermometer = Thermometer(comm)
-            sim.observers = self._observers(shared.settings, template, thermometer)
-            start(sim)
-            first = thermometer(sim)
+            self._pulse = self._pulse_of(shared.settings)
+            self._places = checkpoint.outputs if checkpoint is not None else None
+            sim.observers = [*self._observers(shared.settings, template, thermometer), Observer(1, self._pulse, False)]
+            first = self._begin(sim, checkpoint, thermometer)
             if is_writer:
                 self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
         if is_writer:
             self.listener.finished(outcome)
-            self._write_status("stopped" if outcome.exit_code else "finished", outcome=outcome)
+            self._write_status("stopped" if outcome.is_stopped else "finished", outcome=outcome)
             assert self.directory is not None
             self.directory.release()
         return outcome
 
+    def _past(self) -> Past | None:
+        """The run to go on with, where that was asked for and there is one; its directory is this run's from now on."""
+        past = find_past(self.settings) if self.settings.resume else None
+        if past is not None:
+            self.directory = past.directory
+            self.settings = as_it_was(self.settings, past.checkpoint)
+        return past
+
     def _read(self) -> tuple[Shared, State, Structure]:
         return read_input(self.settings)
+
+    def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
+        """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
+        settings = shared.settings
+        allowed = (settings.allow_changes or "").replace("-", "_").split(",")
+        changes = refuse_changes(settings, past.checkpoint, allowed)
+        take_up(state, past.checkpoint, settings.structure)
+        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes))
+
+    def _begin(self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer) -> Thermo:
+        """The first step's forces, or those of the step that the run goes on from; what is measured there."""
+        if checkpoint is None:
+            start(sim)
+            return thermometer(sim)
+        assert self.rows is not None
+        self._first_step = self._kept_step = sim.step = checkpoint.step
+        go_on(sim, checkpoint.arrays)
+        put_back(checkpoint, sim, self.rows)
+        first = thermometer(sim)
+        as_then(sim)
+        return first
 
     def _integrator(self, shared: Shared, state: State, motion: Motion) -> Integrator:
         return make_integrator(shared.settings, shared.n_dof, self.comm, state, motion, shared.spares_drift)
@@ -140,43 +200,81 @@ class Job:
         """In the run directory; None on ranks that don't write."""
         return self.directory.path / name if self.directory is not None else None
 
+    def _pulse_of(self, settings: Settings) -> Pulse:
+        seconds = settings.checkpoint_cadence.seconds
+        return Pulse(
+            self.comm, self._signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
+        )
+
+    def _open_outputs(
+        self, settings: Settings, template: Any, thermometer: Thermometer, columns: Columns | None = None
+    ) -> Outputs:
+        directory = None if self.directory is None else self.directory.path
+        self._outputs = Outputs(directory, settings, template, self.comm, thermometer, columns, self._places)
+        return self._outputs
+
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
-        file = self._file
-        frames = TrajectoryFile(file(TRAJECTORY), template, self.comm, thermometer)
-        checkpoint = CheckpointFile(file(CHECKPOINT), settings, self.comm)
-        ends = (settings.checkpoint_every, settings.n_steps)
+        outputs = self._open_outputs(settings, template, thermometer)
         self.rows = Rows(thermometer)
+        path = self._file(CHECKPOINT)
+        self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
+        often = settings.checkpoint_cadence
+        ends = () if often.is_never else (often.steps, settings.n_steps)
+        most = settings.max_temperature
         return [
-            Observer(settings.log_every, ThermoFile(file(THERMO), thermometer)),
+            *self._on_guard(settings),
+            *outputs.observers(),
             Observer(settings.log_every, self.rows),
-            Observer(settings.trajectory_every, frames),
-            Observer(settings.log_every, RanksFile(file(RANKS)), needs_totals=False),
-            *([Observer(every, checkpoint, needs_totals=False) for every in ends] if settings.checkpoint_every else []),
-            Observer(settings.log_every, self._tell_monitors, needs_totals=False),
+            *([Observer(settings.log_every, Limit(most, thermometer, self.comm))] if most is not None else []),
+            *(Observer(every, self._keep, needs_totals=False) for every in ends),
             *self.listener.observers(thermometer, settings.log_every),
         ]
 
     def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
         self._loop_began = time.perf_counter()
         reason, exit_code = self._advance(sim, shared.settings)
+        assert self._outputs is not None
+        self._outputs.finish()
         seconds = time.perf_counter() - self._loop_began
         ranks = figures_of_all(sim)
+        if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
+            sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
-        return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code, averages)
+        n_steps = sim.step - self._first_step
+        return Outcome(shared, ranks, balance(ranks), first, last, n_steps, seconds, reason, exit_code, averages)
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
-        sim.observers = [*sim.observers, _at_the_end(settings.n_steps)]
-        run(sim, settings.n_steps)
-        return "all steps done", EXIT_OK
+        run(sim, settings.n_steps - sim.step)
+        stopped = sim.stopping if sim.step < settings.n_steps else None
+        if stopped:
+            self._keep(sim)
+        self._pulse.clear()
+        return (stopped, EXIT_STOPPED) if stopped else ("all steps done", EXIT_OK)
+
+    def _keep(self, sim: Simulation) -> None:
+        """Write a checkpoint; called by all ranks."""
+        self._checkpoint(sim)
+        self._kept_step = sim.step or None  # the input itself is none
+        self._told_at = 0.0
+        self._tell_monitors(sim)
+
+    def _on_guard(self, settings: Settings) -> list[Observer]:
+        """Look whether the directory is there before anything is written to it."""
+
+        def look(sim: Simulation) -> None:
+            if self.directory is not None:
+                self.directory.check_presence()
+
+        return [Observer(every, look, needs_totals=False) for every in {settings.log_every, settings.trajectory_every}]
 
     def _tell_monitors(self, sim: Simulation) -> None:
         """Keep status.json near the present, at no more than one write a second."""
-        now = time.perf_counter()
-        if self._loop_began is not None and now - self._told_at > 1.0:
-            self._told_at = now
-            self._write_status("running")
+        time_now = time.perf_counter()
+        if self._loop_began is not None and time_now - self._told_at > 1.0:
+            self._told_at = time_now
+            self._write_status(RUNNING)
 
     def _write_status(
         self,
@@ -193,10 +291,15 @@ class Job:
         began = self._loop_began
         seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
         figures = outcome.ranks if outcome else []
+        rate = max(step - self._first_step, 0) / seconds if seconds > 0 else 0.0
+        n_steps = self.settings.n_steps
         self.directory.write_status(
             {
                 "state": state,
+                "run": self.run_id,
                 "step": step,
+                "n_steps": n_steps,
+                "checkpoint_step": self._kept_step,
                 "exit_code": outcome.exit_code if outcome else exit_code,
                 "reason": outcome.reason if outcome else reason,
                 "n_atoms": self.n_atoms,
@@ -205,7 +308,11 @@ class Job:
                 "device": self.settings.device,
                 "backend": self.settings.backend,
                 "loop_seconds": seconds,
-                "atom_steps_per_second": self.n_atoms * step / seconds if seconds > 0 else 0.0,
+                "steps_per_second": rate,
+                "atom_steps_per_second": self.n_atoms * rate,
+                **outlook(n_steps - step, rate if state == RUNNING else 0.0),
+                "updated": now().isoformat(),
+                **this_process(),
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
                 "balance": asdict(outcome.balance) if outcome else None,
                 "rank_figures": [asdict(r) for r in figures],
@@ -217,18 +324,45 @@ class Job:
     def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         """Write down that the run ended early, where there is a directory to write to; leave none of a run that the
         input forbade before its first step."""
+        if self._outputs is not None:
+            self._outputs.frames.close()
         if self.directory is None:
             return
-        if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == 0):
+        if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == self._first_step):
             self.directory.discard()
         else:
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
 
+    def evidence(self, error: BaseException) -> str:
+        around = getattr(error, "neighborhood", None)
+        if around is None or self.sim is None:
+            return ""
+        path = self.settings.directory / BLOWUP
+        is_first = write_neighborhood(around, self.sim, str(error), path)
+        return f" {path} has what is around{'' if is_first else ' others that another rank found'}."
 
-def _at_the_end(n_steps: int) -> Observer:
-    """Nobody to tell, but it makes the last step's energy known: the summary shows it."""
-    return Observer(max(n_steps, 1), lambda sim: None)
+    def keep_share(self, error: BaseException) -> None:
+        if self.sim is None or self.sim.step == 0:  # the input is what there is
+            return
+        share = share_of(self.sim, getattr(error, "state_is_whole", False))
+        if share is not None:
+            LastGood(self.settings.directory, self.run_id).keep(share, self.comm.rank)
+
+    def join_shares(self, n_ranks: int, last_good_step: int | None) -> str:
+        if self._atoms is None or self.sim is None or self.sim.step == 0:
+            return ""
+        good = self.sim.step if last_good_step is None else last_good_step
+        return LastGood(self.settings.directory, self.run_id).join(n_ranks, self._atoms.atoms, self._atoms.mobile, good)
+
+    def speaks(self) -> bool:
+        return claims_the_word(self.settings.directory, self.run_id)
+
+    def stand_in(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
+        changes = {"state": "failed", "exit_code": exit_code, "reason": reason}
+        if last_good_step is not None:
+            changes["step"] = last_good_step
+        amend_status(self.settings.directory, self.run_id, changes)
 
 
 def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:
@@ -236,6 +370,7 @@ def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:
     return {a.name: {"mean": a.mean, "error": a.error, "n_effective": a.n_effective} for a in averages.averages}
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Of mdrun and of what it computes with."""
     packages = {name: version(name) for name in ("torch", "numpy", "numba", "ase")}

@@ -13,6 +13,8 @@ import torch
 
 from mdrun import cell as geometry
 from mdrun.clock import CLOCK, SECTIONS
+from mdrun.run.appending import open_text, written
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 
 
@@ -86,7 +88,7 @@ def figures_here(sim: Simulation) -> RankFigures:
         ghosts=domain.n_ghosts,
         ghosts_mean=counts.ghosts_sum / builds,
         neighbors=counts.neighbors_sum / max(counts.owned_sum, 1),
-        bytes_per_step=domain.comm.bytes_sent / max(sim.step, 1),
+        bytes_per_step=domain.comm.bytes_sent / max(sim.step - sim.counted_from, 1),
         migrations=counts.migrations,
         rebuilds=counts.rebuilds,
         dangerous_builds=counts.dangerous_builds,
@@ -153,17 +155,25 @@ def balance(ranks: Sequence[RankFigures]) -> Balance:
 class RanksFile:
     """``ranks.csv``: a row for each rank each time it looks."""
 
-    def __init__(self, path: Path | None) -> None:
-        """``path`` is None on ranks that don't write."""
+    def __init__(self, path: Path | None, at: int | None = None) -> None:
+        """``path`` is None on ranks that don't write; ``at``: go on there, see ``open_text``."""
         self._file: TextIO | None = None
         if path is not None:
-            self._file = path.open("w", newline="")
+            self._path = path
+            with writing(path):
+                self._file = open_text(path, at)
             self._writer = csv.writer(self._file, lineterminator="\n")
-            self._writer.writerow([f.name for f in fields(RankFigures)])
+            if at is None:
+                self._writer.writerow([f.name for f in fields(RankFigures)])
+
+    def position(self) -> int:
+        """Bytes written, and safe; 0 on ranks that don't write."""
+        return 0 if self._file is None else written(self._file)
 
     def __call__(self, sim: Simulation) -> None:
         everyone = figures_of_all(sim)
         if self._file is not None:
-            for figures in everyone:
-                self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
-            self._file.flush()
+            with writing(self._path, self._file):
+                for figures in everyone:
+                    self._writer.writerow([f"{value:.9g}" for value in astuple(figures)])
+                self._file.flush()

@@ -13,15 +13,14 @@ from mdrun.errors import EXIT_OK, EXIT_STOPPED, InputError
 from mdrun.integrate.verlet import Motion
 from mdrun.optimize.landscape import Landscape, Point
 from mdrun.optimize.straining import Straining, make_straining
-from mdrun.run.directory import RANKS, RELAXED, THERMO, TRAJECTORY
+from mdrun.run.directory import RELAXED
 from mdrun.run.job import Job, Listener
-from mdrun.run.ranks import RanksFile
 from mdrun.run.relax_settings import RelaxSettings
 from mdrun.run.relaxation import Relaxation, make_relaxation, relax
 from mdrun.run.settings import Settings
 from mdrun.run.setup import Shared
 from mdrun.run.simulation import Observer, Simulation
-from mdrun.run.thermo import ThermoFile, Thermometer
+from mdrun.run.thermo import Thermometer
 from mdrun.run.trajectory import TrajectoryFile
 from mdrun.state import State
 from mdrun.structures import Structure
@@ -62,7 +61,6 @@ class RelaxJob(Job):
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
         relaxation = self._relaxation
         self._template, self._thermometer = template, thermometer
-        self._frames = TrajectoryFile(self._file(TRAJECTORY), template, self.comm, thermometer)
 
         def point() -> Point:
             assert relaxation.point is not None
@@ -74,11 +72,9 @@ class RelaxJob(Job):
             "cell_stress_GPa": lambda: point().stress / units.GPA,
         }
         return [
+            *self._on_guard(settings),
             relaxation.observer,
-            Observer(settings.log_every, ThermoFile(self._file(THERMO), thermometer, columns)),
-            Observer(settings.trajectory_every, self._frames),
-            Observer(settings.log_every, RanksFile(self._file(RANKS)), needs_totals=False),
-            Observer(settings.log_every, self._tell_monitors, needs_totals=False),
+            *self._open_outputs(settings, template, thermometer, columns).observers(),
             *self.listener.observers(thermometer, settings.log_every),
         ]
 
@@ -86,11 +82,19 @@ class RelaxJob(Job):
         is_done = relax(sim, self._relaxation, settings.n_steps)
         every = settings.trajectory_every
         if not (every and sim.step % every == 0):
-            self._frames(sim)
-        TrajectoryFile(self._file(RELAXED), self._template, self.comm, self._thermometer)(sim)
+            assert self._outputs is not None
+            self._outputs.frames(sim)
+        directory = self.directory.path if self.directory is not None else None
+        last = TrajectoryFile(directory, self._template, self.comm, self._thermometer, (RELAXED,))
+        last(sim)
+        last.flush()
+        last.close()
         state = how_far(self._relaxation)
+        self._pulse.clear()
         if is_done:
             return f"converged: {state}", EXIT_OK
+        if sim.stopping and sim.step < settings.n_steps:
+            return f"stopped after {sim.step} steps by {sim.stopping}: {state}", EXIT_STOPPED
         return f"not converged after {sim.step} steps: {state}", EXIT_STOPPED
 
 

@@ -13,7 +13,8 @@ OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
 OF_SIMULATE = (
     "structure", "format", "index", "replicate", "species", "freeze", "model", "trust_model", "out", "overwrite",
-    "device", "backend", "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "comm_timeout",
+    "device", "backend", "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "trajectory",
+    "trajectory_atoms", "trajectory_precision", "wrap", "comm_timeout", "max_hours",
 )  # fmt: skip
 
 
@@ -34,7 +35,7 @@ class RelaxSettings(Settings):
     stress_max: float = 0.01
     log_every: int = 1
     trajectory_every: int = 100
-    checkpoint_every: int = 0
+    checkpoint_every: int | str = 0
 
     @classmethod
     def options(cls) -> tuple[str, ...]:

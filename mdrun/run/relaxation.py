@@ -71,6 +71,6 @@ def make_relaxation(settings: RelaxSettings, landscape: Landscape) -> Relaxation
 
 def relax(sim: Simulation, relaxation: Relaxation, most_steps: int) -> bool:
     """Walk downhill until converged; whether it is, after at most so many steps. ``start`` comes before."""
-    while not relaxation.is_converged and sim.step < most_steps:
+    while not (relaxation.is_converged or sim.stopping) and sim.step < most_steps:
         run(sim, 1)
     return relaxation.is_converged

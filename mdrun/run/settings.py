@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import tomllib
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from mdrun.errors import InputError
+from mdrun.run.cadence import Cadence, cadence
+from mdrun.run.directory import FILES, TRAJECTORY, replace_file
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
+from mdrun.run.trajectories.names import check_names, parse_precision
 
 DEVICES = ("auto", "cpu", "cuda")
 STRATEGIES = ("auto", "halo", "partition", "replicate")
 BACKENDS = ("auto", "numba", "torch")
+ONCE = ("overwrite", "resume", "allow_changes")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
 
 
@@ -40,9 +41,12 @@ class Settings(EnsembleOptions):
     time: float | None = None
     init_temperature: float | None = None
     zero_momentum_every: int = 0
+    max_temperature: float | None = None
     seed: int | None = None
     out: str | None = None
     overwrite: bool = False
+    resume: bool = False
+    allow_changes: str | None = None
     device: str = "auto"
     backend: str = "auto"
     precision: str | None = None
@@ -53,7 +57,12 @@ class Settings(EnsembleOptions):
     check_every: int = 1
     log_every: int = 100
     trajectory_every: int = 1000
-    checkpoint_every: int = 10000
+    trajectory: tuple[str, ...] = (TRAJECTORY,)
+    trajectory_atoms: str | None = None
+    trajectory_precision: str | None = None
+    wrap: bool = False
+    checkpoint_every: int | str = "15min"
+    max_hours: float | None = None
     comm_timeout: float = 600.0
 
     @property
@@ -65,6 +74,10 @@ class Settings(EnsembleOptions):
     @property
     def directory(self) -> Path:
         return Path(self.out) if self.out is not None else Path(Path(self.structure).name).with_suffix(".run")
+
+    @property
+    def checkpoint_cadence(self) -> Cadence:
+        return cadence(self.checkpoint_every, "checkpoint-every")
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
@@ -91,9 +104,14 @@ class Settings(EnsembleOptions):
         refuse(self.n_steps < 0, "steps", self.n_steps, "a number not below 0")
         refuse(not 0 <= self.skin < INFINITY, "skin", self.skin, "a length in Å not below 0")
         refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
-        for name in ("log_every", "trajectory_every", "checkpoint_every", "zero_momentum_every"):
+        for name in ("log_every", "trajectory_every", "zero_momentum_every"):
             every = getattr(self, name)
             refuse(every < 0, name.replace("_", "-"), every, "a number of steps, 0 for never")
+        cadence(self.checkpoint_every, "checkpoint-every")  # or it is refused
+        hours = self.max_hours
+        refuse(hours is not None and not 0 < hours < INFINITY, "max-hours", hours, "a time in hours above 0")
+        check_names(self.trajectory, [name for name in FILES if name != TRAJECTORY])
+        parse_precision(self.trajectory_precision, self.trajectory)
         refuse(not 0 < self.comm_timeout < INFINITY, "comm-timeout", self.comm_timeout, "a time in s above 0")
         refuse(self.threads is not None and self.threads < 1, "threads", self.threads, "a number above 0")
         refuse(min(self.replicate) < 1, "replicate", self.replicate, "three numbers above 0")
@@ -106,52 +124,17 @@ class Settings(EnsembleOptions):
         start = self.init_temperature
         bad = start is not None and not 0 <= start < INFINITY
         refuse(bad, "init-temperature", start, "a temperature in K not below 0")
+        if self.resume and self.overwrite:
+            raise InputError("--resume goes on with the run in --out, --overwrite replaces it: give one.")
+        most = self.max_temperature
+        refuse(most is not None and not 0 < most < INFINITY, "max-temperature", most, "a temperature in K above 0")
+        refuse(most is not None and self.log_every == 0, "log-every", 0, "steps, at which --max-temperature looks")
         if self.steps is not None and self.time is not None:
             raise InputError("--steps and --time both say how long to run: give one.")
 
 
-def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
-    """Options of a command from a TOML file whose keys are the flags' names, with - or _.
-
-    Raises:
-        InputError: the file can't be read, a key is unknown, a value is of the wrong type.
-    """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
-    except OSError as error:
-        raise InputError(f"the configuration {path} can't be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the configuration {path} is not TOML: {error}.") from error
-    hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if name in kind.options()}
-    options = {}
-    for key, value in raw.items():
-        name = key.replace("-", "_")
-        if name not in hints:
-            raise InputError(f"{path}: {key!r} is no option; there are {', '.join(sorted(hints))}.")
-        options[name] = _converted(path, key, value, hints[name])
-    return options
-
-
-def _converted(path: Path, key: str, value: Any, hint: Any) -> Any:
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if tuple[int, int, int] in kinds:
-        if isinstance(value, list) and len(value) == 3 and all(type(v) is int for v in value):
-            return tuple(value)
-        raise InputError(f"{path}: {key} must be a list of three whole numbers, not {value!r}.")
-    if float in kinds and type(value) is int:
-        return float(value)
-    if type(value) not in kinds:
-        wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
-        raise InputError(f"{path}: {key} must be of type {wanted}, not {value!r}.")
-    return _from_utf8(value) if isinstance(value, str) else value
-
-
-def _from_utf8(text: str) -> str:
-    """TOML is UTF-8 whatever the locale, in which a file's name may be spelled otherwise."""
-    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
-
-
 def _in_utf8(text: str) -> str:
+    """The reverse of how a configuration's texts are read."""
     return os.fsencode(text).decode("utf-8", "surrogateescape")
 
 
@@ -173,6 +156,8 @@ def make_settings(
         merged.pop("time", None) if "time" not in flags else None
     elif "time" in flags:
         merged.pop("steps", None)
+    if "trajectory" in merged:
+        merged["trajectory"] = tuple(merged["trajectory"])
     if not merged.get("structure"):
         raise InputError(
             f"no structure was given: mdrun {kind.command} STRUCTURE, or structure = ... in the configuration."
@@ -185,14 +170,16 @@ def make_settings(
 def write_config(settings: Settings, path: Path) -> None:
     """The effective configuration: the command with ``--config`` of it repeats the run, from whatever directory.
 
-    The leave to overwrite was given for one run, and is not kept.
+    What was said for one start is not kept: the leave to overwrite, to go on, to change.
     """
     import tomli_w
 
     values = {name: getattr(settings, name) for name in settings.options() if getattr(settings, name) is not None}
-    del values["overwrite"]
+    for name in ONCE:
+        values.pop(name, None)
     values["replicate"] = list(settings.replicate)
+    values["trajectory"] = [_in_utf8(name) for name in settings.trajectory]
     values["structure"] = os.path.abspath(settings.structure)
     values["out"] = os.path.abspath(settings.directory)
     values = {name: _in_utf8(value) if isinstance(value, str) else value for name, value in values.items()}
-    path.write_text(tomli_w.dumps(values), encoding="utf-8", errors="surrogateescape")
+    replace_file(path, tomli_w.dumps(values).encode("utf-8", errors="surrogateescape"))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+import numpy as np
+import torch
 
 from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
 from mdrun.errors import MdrunError, SimulationError
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.verlet import FREE, Motion
+from mdrun.neighborhood import Neighborhood
 from mdrun.potentials.base import Forces
 from mdrun.scope import Scope
 from mdrun.state import State
@@ -42,6 +46,8 @@ class Simulation:
         motion: free, or with constraints, whose forces count in the pressure.
         spares_drift: the temperature is that of the motion about the centre of mass.
         forces: at the present positions, with energy and virial on the steps that an observer needs them.
+        counted_from: step from which on rebuilds, traffic and time are counted.
+        stopping: why the loop ends before its last step, once an observer knows: on every rank at the same step.
     """
 
     state: State
@@ -53,6 +59,8 @@ class Simulation:
     spares_drift: bool = False
     observers: Sequence[Observer] = ()
     step: int = 0
+    counted_from: int = 0
+    stopping: str | None = None
     forces: Forces = field(init=False)
 
 
@@ -71,14 +79,41 @@ def start(sim: Simulation) -> None:
         observe(sim)
 
 
+def go_on(sim: Simulation, kept: Mapping[str, np.ndarray]) -> None:
+    """Halo, list and forces, with totals, of a step that was made before, without a look: who looked then has it.
+
+    Args:
+        kept: ``cell``, and what ``Domain.restore`` takes. Step and observers are those of the run that goes on.
+
+    Raises:
+        SimulationError: as ``start`` does.
+    """
+    with naming_the_step(sim):
+        sim.state.cell = torch.from_numpy(kept["cell"].copy())  # integrators were made with the one at the start
+        sim.domain.restore(sim.state, kept)
+        sim.model.warm_up(sim.domain)
+        sim.forces = sim.model(sim.domain, totals=True)
+        CLOCK.reset()
+        sim.domain.comm.bytes_sent = 0
+
+
+def as_then(sim: Simulation) -> None:
+    """The forces from the loop that was run at this step: with and without totals they may differ in the last bit."""
+    if not needs_totals(sim):
+        with naming_the_step(sim):
+            sim.forces = sim.model(sim.domain, totals=False)
+
+
 def run(sim: Simulation, n_steps: int) -> None:
-    """Advance by ``n_steps``.
+    """Advance by ``n_steps``, or until an observer says why not.
 
     Raises:
         SimulationError: the system became unphysical; the text names the last good step.
     """
     with naming_the_step(sim):
         for _ in range(n_steps):
+            if sim.stopping:
+                break
             sim.integrator.before_forces(sim.state, sim.forces, sim.step)  # half kick, drift
             look_back(sim)
             sim.step += 1
@@ -122,15 +157,31 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:  # a model that would leave must not leave the other ranks waiting
         if isinstance(error, SimulationError):
-            last = (
-                f"The last good step is {sim.step - 1}."
-                if sim.step > 0
-                else "No step was made: the input or its options are at fault."
-            )
-            told: MdrunError = SimulationError(f"step {sim.step}: {error} {last}")
+            if error.state_is_whole:
+                last = ""
+            elif sim.step > 0:
+                last = f" The last good step is {sim.step - 1}."
+            else:
+                last = " No step was made: the input or its options are at fault."
+            around = _neighborhood(error, sim)
+            told: MdrunError = SimulationError(f"step {sim.step}: {error}{last}", around)
+            told.state_is_whole = error.state_is_whole
         elif isinstance(error, MdrunError):
             told = error
         else:
             told = MdrunError(f"step {sim.step}: {type(error).__name__}: {error}")
-        told.last_good_step = max(sim.step - 1, 0)
+        # Where all ranks stopped together, the step itself is whole, though not as wished.
+        told.last_good_step = sim.step if told.state_is_whole else max(sim.step - 1, 0)
         raise told from (error if told is not error else error.__cause__)
+
+
+def _neighborhood(error: SimulationError, sim: Simulation) -> Neighborhood | None:
+    """What lies around the atoms that an error is about, with the last forces where those of the step are not known."""
+    around = error.neighborhood
+    if around is None and error.ids is not None:  # on the move to the next step: rows are as at this one's forces
+        owned = sim.domain.ids[: sim.domain.n_owned].cpu().numpy()
+        rows = np.flatnonzero(np.isin(owned, error.ids))
+        return sim.domain.around(torch.from_numpy(rows), sim.forces.forces) if len(rows) else None
+    if around is not None and np.isnan(around.forces).all() and sim.step > 0:
+        return around.with_old_forces(sim.forces.forces)
+    return around

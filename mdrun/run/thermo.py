@@ -16,6 +16,8 @@ from mdrun import cell as geometry
 from mdrun import units
 from mdrun.comm import Comm
 from mdrun.integrate.momentum import measure_flow
+from mdrun.run.appending import open_text, written
+from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
 from mdrun.state import temperature
 
@@ -137,24 +139,33 @@ class ThermoFile:
     """``thermo.csv``, a row each time it looks."""
 
     def __init__(
-        self, path: Path | None, thermometer: Thermometer, more: Mapping[str, Callable[[], float]] | None = None
-    ) -> None:
+        self, path: Path | None, thermometer: Thermometer, more: Mapping[str, Callable[[], float]] | None = None,
+        at: int | None = None,
+    ) -> None:  # fmt: skip
         """``path`` is None on ranks that don't write; ``more`` columns, with what to ask for their values.
 
-        They take the place of those of the same name.
+        They take the place of those of the same name. ``at``: go on there, see ``open_text``.
         """
         self._more = more or {}
         self._file: TextIO | None = None
         self._thermometer = thermometer
         if path is not None:
-            self._file = path.open("w", newline="")
+            self._path = path
+            with writing(path):
+                self._file = open_text(path, at)
             self._writer = csv.writer(self._file, lineterminator="\n")
-            self._writer.writerow(dict.fromkeys([*COLUMNS, *self._more]))
+            if at is None:
+                self._writer.writerow(dict.fromkeys([*COLUMNS, *self._more]))
+
+    def position(self) -> int:
+        """Bytes written, and safe; 0 on ranks that don't write."""
+        return 0 if self._file is None else written(self._file)
 
     def __call__(self, sim: Simulation) -> None:
         thermo = self._thermometer(sim)
         if self._file is not None:
             numbers = dict(zip(COLUMNS, thermo.numbers(), strict=True))
             numbers |= {name: value() for name, value in self._more.items()}
-            self._writer.writerow([repr(number) for number in numbers.values()])  # to the last digit
-            self._file.flush()
+            with writing(self._path, self._file):
+                self._writer.writerow([repr(number) for number in numbers.values()])  # to the last digit
+                self._file.flush()

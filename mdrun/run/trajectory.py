@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from mdrun.comm import Comm
+from mdrun.errors import InputError
+from mdrun.run.directory import TRAJECTORY, writing
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
+from mdrun.run.trajectories.files import open_writer
+from mdrun.run.trajectories.frames import Frame, Writer, wrapped
+from mdrun.run.trajectories.names import parse_precision
+from mdrun.run.trajectories.writing import WritingThread
 from mdrun.state import FIELDS, Field
+from mdrun.structures.selection import select
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -21,7 +28,6 @@ FRAME_FIELDS = (
     *(f for f in FIELDS if f.name in ("positions", "momenta", "mobile")),
     Field("forces", (3,), torch.float64),
 )
-ROWS_AT_ONCE = 10_000  # made into text together: a frame's text is never held whole
 IDS = next(f for f in FIELDS if f.name == "ids")
 
 
@@ -48,63 +54,98 @@ def _gather(arrays: Mapping[str, torch.Tensor], field: Field, comm: Comm) -> tor
 
 
 class TrajectoryFile:
-    """``trajectory.extxyz``: everything that the input file said of the atoms, with what has moved brought up to date.
+    """The files of a trajectory: all that the input file said of the atoms, with what moved brought up to date.
 
-    Velocities are the ``momenta`` column, in sqrt(amu·eV), which is what ASE reads back as velocities.
+    Frames are gathered here and written by a thread of its own on the rank that writes.
     """
 
-    def __init__(self, path: Path | None, template: Atoms | None, comm: Comm, thermometer: Thermometer) -> None:
-        """``path`` and ``template`` are None on ranks that don't write."""
-        self._comm = comm
-        self._thermometer = thermometer
-        self._file: TextIO | None = path.open("w", encoding="utf-8") if path is not None else None
-        if template is not None:
-            self._numbers = template.numbers.astype(np.uint8)
-            self._constants = {n: v for n, v in template.arrays.items() if n not in ("numbers", "positions", "momenta")}
-            self._header = template[:0]
-            self._header.info = dict(template.info)
+    def __init__(
+        self,
+        directory: Path | None,
+        template: Atoms | None,
+        comm: Comm,
+        thermometer: Thermometer,
+        names: Sequence[str] = (TRAJECTORY,),
+        *,
+        selection: str | None = None,
+        precision: str | None = None,
+        is_wrapped: bool = False,
+        at: Mapping[str, int] | None = None,
+    ) -> None:
+        """Open the files of these names, cut back to the places ``at``, by name, where these are given.
+
+        Args:
+            directory: where they are; it and ``template`` are None on ranks that don't write.
+            selection: the atoms that are kept, as ``mdrun.structures.selection`` takes it; all where None.
+            precision: see ``mdrun.run.trajectories.files.parse_precision``.
+            is_wrapped: positions are brought into the cell.
+
+        Raises:
+            InputError: the selection is wrong, or a file ends before its place.
+        """
+        self._comm, self._thermometer, self._is_wrapped = comm, thermometer, is_wrapped
+        self._writers: dict[Path, Writer] = {}
+        self._thread: WritingThread | None = None
+        if directory is None or template is None:
+            return
+        everyone = np.arange(len(template))
+        self._ids = everyone if selection is None else np.flatnonzero(select(selection, template, "--trajectory-atoms"))
+        self._numbers = template.numbers[self._ids].astype(np.uint8)
+        others = {n: v for n, v in template.arrays.items() if n not in ("numbers", "positions", "momenta")}
+        self._constants = {name: values[self._ids] for name, values in others.items()}
+        self._info = dict(template.info)
+        digits = parse_precision(precision, names)
+        for path in (directory / name for name in names):
+            place = None if at is None else at.get(path.name)
+            if at is not None and place is None and path.exists():
+                raise InputError(f"{path} is none of this run's trajectories, and would be written over. Move it away.")
+            with writing(path):
+                self._writers[path] = open_writer(path, digits, is_wrapped, place)
+        self._thread = WritingThread(self._writers)
 
     def __call__(self, sim: Simulation) -> None:
+        """Raises:
+        OutputError: an earlier frame could not be written.
+        """
         thermo = self._thermometer(sim)
         arrays = {**sim.state.fields(), "forces": sim.forces.forces}
-        frame = gather_by_id(arrays, FRAME_FIELDS, self._comm)
-        if frame is None or self._file is None:
+        gathered = gather_by_id(arrays, FRAME_FIELDS, self._comm)
+        if gathered is None or self._thread is None:
             return
-        header = self._header
-        header.info.update(step=sim.step, time_ps=thermo.time_ps, energy=thermo.potential_eV)
+        is_all = len(self._ids) == len(gathered["positions"])
+        chosen = {name: v.numpy() if is_all else v.numpy()[self._ids] for name, v in gathered.items()}
+        cell, pbc = sim.state.cell.numpy().copy(), sim.state.pbc
+        info = {**self._info, "step": sim.step, "time_ps": thermo.time_ps, "energy": thermo.potential_eV}
         if bool(torch.isfinite(thermo.stress).all()):
-            header.info["stress"] = thermo.stress.numpy()
-        header.set_cell(sim.state.cell.numpy())
-        columns = {"positions": frame["positions"].numpy(), **_move_mask(frame["mobile"].numpy()), **self._constants}
-        columns |= {name: frame[name].numpy() for name in ("momenta", "forces")}
-        write_frame(self._file, header, self._numbers, columns)
-        self._file.flush()
+            info["stress"] = thermo.stress.numpy().copy()
+        positions = wrapped(chosen["positions"], cell, pbc) if self._is_wrapped else chosen["positions"]
+        columns = {"positions": positions, **move_mask(chosen["mobile"]), **self._constants}
+        columns |= {name: chosen[name] for name in ("momenta", "forces")}
+        self._thread.put(Frame(sim.step, thermo.time_ps, cell, pbc, self._ids, self._numbers, columns, info))
+
+    def flush(self) -> None:
+        """Wait until every frame is in the files, and they on the disk; on ranks that don't write nothing happens.
+
+        Raises:
+            OutputError: a frame could not be written.
+        """
+        if self._thread is not None:
+            self._thread.flush()
+
+    def positions(self) -> dict[str, int]:
+        """Where each file ends, after ``flush``: bytes of text, frames of others; empty on other ranks."""
+        self.flush()
+        return {path.name: writer.position() for path, writer in self._writers.items()}
+
+    def close(self) -> None:
+        """Write what waits, as far as that can be, and let go of the files; raises nothing."""
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
 
 
-def _move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
+def move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:
     """The column that ASE makes constraints of: a flag for each atom where these will do, else for each component."""
     if mobile.all():
         return {}
     return {"move_mask": mobile[:, 0] if (mobile == mobile[:, :1]).all() else mobile}
-
-
-def write_frame(file: TextIO, header: Atoms, numbers: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-    """One frame as ``ase.io.write`` formats it, byte for byte, in a fraction of the time and without a copy of it.
-
-    Args:
-        header: cell, periodic axes and ``info`` for the comment line; its atoms don't matter.
-        numbers: (n,) atomic numbers.
-        columns: (n,) or (n, k) by ASE's names, in the order of the file.
-    """
-    from ase.data import chemical_symbols
-    from ase.io.extxyz import output_column_format
-
-    empty = {"symbols": np.empty(0, "U2"), **{name: values[:0] for name, values in columns.items()}}
-    comment, _, _, row = output_column_format(header, list(empty), empty, write_info=True)
-    file.write(f"{len(numbers)}\n{comment}\n")
-    for first in range(0, len(numbers), ROWS_AT_ONCE):
-        part = slice(first, first + ROWS_AT_ONCE)
-        words = [[chemical_symbols[z] for z in numbers[part].tolist()]]
-        for values in columns.values():
-            words += values[part].reshape(len(words[0]), -1).T.tolist()
-        file.write("".join(map(row.__mod__, zip(*words, strict=True))))

@@ -19,6 +19,7 @@ from mdrun.noise import normals
 from mdrun.philox import STREAM_VELOCITIES
 from mdrun.potentials.registry import load_model
 from mdrun.run.devices import open_backend
+from mdrun.run.ending import Witness
 from mdrun.run.ensembles import conserves_momentum
 from mdrun.run.job import versions
 from mdrun.run.settings import Settings
@@ -63,7 +64,7 @@ class Findings:
         return exit_code(self.checks)
 
 
-class Validation:
+class Validation(Witness):
     """All checks of one structure, model and ensemble."""
 
     def __init__(

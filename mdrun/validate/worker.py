@@ -17,7 +17,7 @@ def main(folder: Path) -> int:
     from mdrun.comm import open_comm
     from mdrun.potentials.registry import load_model
     from mdrun.run.devices import open_backend
-    from mdrun.run.ending import end_with_error
+    from mdrun.run.ending import Witness, end_with_error
     from mdrun.run.setup import rest_torch, set_threads
     from mdrun.validate.others import ANSWERS, load
     from mdrun.validate.ranks import answers
@@ -40,7 +40,7 @@ def main(folder: Path) -> int:
             os.replace(folder / f"partial.{ANSWERS}", folder / ANSWERS)
         comm.close()
     except Exception as error:
-        return end_with_error(error, comm, lambda reason, code, step: None)
+        return end_with_error(error, comm, Witness())
     return 0
 
 

@@ -177,10 +177,14 @@ def test_options_out_of_range(write, tmp_path, options, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("stepz = 5", ["stepz", "steps"]),
-        ('steps = "5"', ["steps", "int", "'5'"]),
-        ("steps = true", ["steps", "int", "True"]),
-        ("seed = 1.5", ["seed", "1.5"]),
+        ("# a remark\n\nstepz = 5", ["options.toml, line 3", "'stepz'", "did you mean steps?"]),
+        ('model = """\nsteps = 1"""\nsteps = "5"', ["options.toml, line 3", "steps takes a whole number", "'5'"]),
+        ("steps = true", ["line 1", "steps takes a whole number", "True"]),
+        ("seed = 1.5", ["seed takes a whole number", "1.5"]),
+        ("log-every = 1\nlog_every = 2", ["line 2", "log_every is given twice"]),
+        ("[steps]\nof = 1", ["line 1", "steps takes a whole number"]),
+        ("seed = 1\nsteps = = 2", ["not TOML", "line 2"]),
+        ("seed = " + "9" * 5000, ["not TOML"]),
         ("replicate = [1, 2]", ["replicate", "three"]),
         ("steps = ", ["not TOML"]),
         ("timestep = nan", ["--timestep nan"]),

@@ -21,7 +21,15 @@ print("loaded", *sorted(sys.modules))
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["simulate", "--help"], ["relax", "--help"], ["validate", "--help"], ["--version"]]
+    "words",
+    [
+        ["--help"],
+        ["simulate", "--help"],
+        ["relax", "--help"],
+        ["validate", "--help"],
+        ["status", "--help"],
+        ["--version"],
+    ],
 )
 def test_help_loads_nothing_heavy(words):
     ended = Program(sys.executable, "-c", LOADED, *words).wait().expect(0)
@@ -36,7 +44,7 @@ def test_help_names_every_option_and_its_unit():
         "--model --ensemble --thermostat --temperature --timestep --steps --time --seed --out --replicate "
         "--init-temperature --threads --skin --log-every --trajectory-every --checkpoint-every --config --index "
         "--format --overwrite --species --friction --pressure --barostat --barostat-time --box --couple "
-        "--compressibility --check-every --comm-timeout --debug"
+        "--compressibility --check-every --comm-timeout --max-hours --debug"
     )
     assert [option for option in options.split() if option not in text] == []
     for unit in ("fs.", "ps;", "Å.", "K;", "1/ps."):

@@ -1,0 +1,39 @@
+"""Text files that a run writes from its start, or goes on with from where a checkpoint saw them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TextIO
+
+from mdrun.errors import InputError
+
+
+def open_text(path: Path, at: int | None = None) -> TextIO:
+    """To be written in UTF-8, lines as they are: anew, or cut back to its first ``at`` bytes and gone on with.
+
+    Raises:
+        InputError: it is gone, or shorter than that.
+    """
+    if at is None:
+        return path.open("w", encoding="utf-8", newline="")
+    try:
+        file = path.open("r+", encoding="utf-8", newline="")
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is gone, and the run can't go on with it. Put it back, or start afresh.") from error
+    size = os.fstat(file.fileno()).st_size
+    if size < at:
+        file.close()
+        raise InputError(
+            f"{path} has {size} bytes where the checkpoint saw {at}: part of it was lost. Put it back, or start afresh."
+        )
+    file.seek(at)
+    file.truncate()
+    return file
+
+
+def written(file: TextIO) -> int:
+    """Bytes, all of them forced to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+    return os.fstat(file.fileno()).st_size

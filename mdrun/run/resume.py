@@ -1,0 +1,192 @@
+"""Going on from a checkpoint: which one, whether the run that is asked for is still the same, what every rank gets."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mdrun.domain import THEN
+from mdrun.errors import InputError
+from mdrun.potentials.registry import with_absolute_paths
+from mdrun.run.checkpoint import Checkpoint, DamagedCheckpoint, read_checkpoint
+from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, STATUS, RunDirectory
+from mdrun.run.settings import Settings
+from mdrun.state import FIELDS, State
+
+# What may differ from the run that wrote the checkpoint: how long, where, how fast, how often told; not what is solved.
+FREE = {
+    "structure", "out", "overwrite", "resume", "allow_changes", "steps", "time", "ramp_steps", "device", "backend",
+    "threads", "skin", "check_every", "log_every", "trajectory_every", "checkpoint_every", "max_hours", "comm_timeout",
+    "max_temperature", "trust_model", "strategy", "compile",
+}  # fmt: skip
+LEFT_AS_IT_WAS = ("seed", "model", "precision")  # where they are not given
+
+
+@dataclass(frozen=True)
+class Past:
+    """A run to go on with: its directory, which is this run's now, its checkpoint, and what to tell of it."""
+
+    directory: RunDirectory
+    checkpoint: Checkpoint
+    notes: tuple[str, ...]
+
+
+def find_past(settings: Settings) -> Past | None:
+    """What ``--resume`` goes on with; None where the run starts afresh, in place of one that left no checkpoint.
+
+    Raises:
+        InputError: another run holds the directory; it is no run's, or a finished one's without a checkpoint; no
+            checkpoint is whole.
+    """
+    path = settings.directory
+    if not path.is_dir() or not any(path.iterdir()):
+        return None
+    if not (path / CONFIG).exists():
+        raise InputError(f"{path} is not empty and holds no run to go on with. Choose another --out.")
+    directory = RunDirectory(path, [Path(settings.structure)], False, settings.trajectory, keep=True)
+    found = newest_checkpoint(path)
+    if found is not None:
+        checkpoint, notes = found
+        of_all = f"{checkpoint.step} of {settings.n_steps}"
+        return Past(directory, checkpoint, (*notes, f"going on at step {of_all} of the run in {path}"))
+    directory.release()
+    if _state_of(path) == "finished":
+        raise InputError(
+            f"the run in {path} finished without a checkpoint: there is nothing to go on from. Choose another --out, "
+            "or replace it with --overwrite."
+        )
+    return None
+
+
+def _state_of(path: Path) -> str | None:
+    try:
+        return json.loads((path / STATUS).read_text()).get("state")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:
+    """The newest that is whole, and what to tell of it; None where none was ever written.
+
+    Raises:
+        InputError: there are some, and none is whole.
+    """
+    troubles = []
+    for name in (CHECKPOINT, PREVIOUS_CHECKPOINT):
+        path = directory / name
+        if not path.exists():
+            continue
+        try:
+            found = read_checkpoint(path)
+        except DamagedCheckpoint as error:
+            troubles.append(str(error))
+            continue
+        notes = [f"{trouble} Going on from {name}, step {found.step}." for trouble in troubles]
+        return found, notes
+    if troubles:
+        raise InputError(f"{' '.join(troubles)} Start afresh: --overwrite, or another --out.")
+    return None
+
+
+def as_it_was(settings: Settings, checkpoint: Checkpoint) -> Settings:
+    """Settings with what was not given taken from the run that wrote the checkpoint."""
+    then = checkpoint.settings
+    changes = {name: then[name] for name in LEFT_AS_IT_WAS if getattr(settings, name) is None}
+    if settings.ramp_steps is None and settings.is_ramp:  # a ramp goes on at its pace, however long the run
+        changes["ramp_steps"] = then["ramp_steps"] or settings_of(then).n_steps
+    return replace(settings, **changes)
+
+
+def settings_of(values: dict[str, Any]) -> Settings:
+    """Settings that a checkpoint keeps.
+
+    Raises:
+        InputError: they are none of this version.
+    """
+    names = {f.name for f in fields(Settings)}
+    if unknown := sorted(set(values) - names):
+        raise InputError(f"the checkpoint has options that this mdrun does not know: {', '.join(unknown)}.")
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return Settings(**known)
+
+
+def to_be_kept(settings: Settings) -> Settings:
+    """With paths that hold from any directory."""
+    return replace(
+        settings,
+        structure=os.path.abspath(settings.structure),
+        out=os.path.abspath(settings.directory),
+        model=None if settings.model is None else with_absolute_paths(settings.model),
+    )
+
+
+def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collection[str]) -> list[str]:
+    """Compare what is asked for with what was run; what changes and may, in words.
+
+    Raises:
+        InputError: something changes that nobody allowed.
+    """
+    now, then = to_be_kept(settings), settings_of(checkpoint.settings)
+    changes = {
+        f.name: f"--{f.name.replace('_', '-')} from {getattr(then, f.name)} to {getattr(now, f.name)}"
+        for f in fields(Settings)
+        if f.name not in FREE and getattr(now, f.name) != getattr(then, f.name)
+    }
+    if refused := {name: words for name, words in changes.items() if name not in allowed}:
+        raise InputError(
+            f"the run that goes on would not be the one that was stopped: {'; '.join(refused.values())}. Leave that as "
+            f"it was, or say --allow-changes {','.join(name.replace('_', '-') for name in refused)}."
+        )
+    if checkpoint.step > settings.n_steps:
+        raise InputError(
+            f"{settings.n_steps} steps are asked for in all, and the run has made {checkpoint.step}. Raise --steps."
+        )
+    return [f"changed at step {checkpoint.step}: {words}" for words in changes.values()]
+
+
+def take_up(state: State, checkpoint: Checkpoint, structure: str) -> None:
+    """Put the checkpoint's atoms and cell in place of those just read, on the rank that read them.
+
+    Raises:
+        InputError: the structure is not the one that the run began with.
+    """
+    arrays = checkpoint.arrays
+    differs = _differences(state, checkpoint)
+    if differs:
+        raise InputError(
+            f"{structure} is not the structure that the run began with: {differs}. Put that file back, or start afresh."
+        )
+    for f in FIELDS:
+        setattr(state, f.name, torch.from_numpy(arrays[f.name]).to(f.dtype))
+    state.carried[THEN] = torch.from_numpy(arrays[THEN])
+
+
+def empty_then(state: State) -> None:
+    """What ``take_up`` leaves on a rank that has no atoms yet."""
+    state.carried[THEN] = torch.empty((0, 3), dtype=torch.float64)
+
+
+def _differences(state: State, checkpoint: Checkpoint) -> str:
+    arrays = checkpoint.arrays
+    if state.n_total != checkpoint.n_atoms:
+        return f"it has {state.n_total} atoms, the checkpoint {checkpoint.n_atoms}"
+    if state.pbc != tuple(arrays["pbc"].tolist()):
+        return "other axes are periodic"
+    if not np.array_equal(state.numbers, arrays["numbers"]):
+        return "it has other species"
+    return _first(
+        f"atom {i} has another {what}"
+        for what, name in (("species", "types"), ("charge", "charges"), ("mass", "masses"), ("constraint", "mobile"))
+        for i in np.unique(np.nonzero(getattr(state, name).numpy() != arrays[name])[0])[:1]
+    )
+
+
+def _first(words: Iterable[str]) -> str:
+    return next(iter(words), "")

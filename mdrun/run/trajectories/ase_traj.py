@@ -1,0 +1,105 @@
+"""ASE's own .traj files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from mdrun.errors import InputError
+from mdrun.run.trajectories.frames import Frame, too_short
+
+
+class TrajWriter:
+    """Written by ASE, in double precision; its position is in frames.
+
+    Columns that ASE does not know by name are left out, as ASE does.
+    """
+
+    def __init__(self, path: Path, at: int | None = None) -> None:
+        """Raises:
+        InputError: the file has fewer than ``at`` frames, or is none of ASE's.
+        """
+        from ase.io.trajectory import TrajectoryWriter
+
+        if at is not None:
+            cut(path, at)
+        self._writer = TrajectoryWriter(path, "a" if at else "w")
+        self._mask: np.ndarray | None = None
+        self._constraints: list | None = None
+
+    def write(self, frame: Frame) -> None:
+        atoms = frame.atoms()
+        mask = frame.columns.get("move_mask", np.empty(0, bool))
+        # ASE takes constraints that are not the same objects for different, and would repeat what is constant.
+        if self._constraints is None:
+            self._adopt(atoms.constraints)
+        if self._constraints is not None and self._mask is not None and np.array_equal(mask, self._mask):
+            atoms.set_constraint(self._constraints)
+        self._mask, self._constraints = mask, list(atoms.constraints)
+        self._writer.write(atoms)
+
+    def _adopt(self, constraints: list) -> None:
+        from ase.io.jsonio import encode
+
+        header = self._writer.header_data
+        if header is not None and encode(header["constraints"]) == encode(constraints):
+            header["constraints"] = list(constraints)
+
+    def flush(self) -> None:
+        self._writer.backend.fd.flush()
+        os.fsync(self._writer.backend.fd.fileno())
+
+    def position(self) -> int:
+        return len(self._writer.backend)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def cut(path: Path, n: int) -> None:
+    """Leave the first ``n`` frames, to the byte as if no more had been written; layout: ``ase.io.ulm``.
+
+    Raises:
+        InputError: there are fewer, or it is no such file.
+    """
+    from ase.io.ulm import N1, InvalidULMFileError, read_header
+
+    if n == 0:
+        path.write_bytes(b"")
+        return
+    if not path.exists():
+        raise too_short(path, 0, n, "frames")
+    with path.open("r+b") as file:
+        try:
+            _, _, n_items, _, offsets = read_header(file)
+        except (InvalidULMFileError, ValueError) as error:
+            raise InputError(f"{path} is no trajectory of ASE's: {error}.") from error
+        if n_items < n:
+            raise too_short(path, n_items, n, "frames")
+        size = 1  # of the table of offsets that a file of n items has: it grows by N1 where it is full
+        while size < n:
+            size *= N1
+
+        def end_of(item: int) -> int:
+            file.seek(offsets[item])
+            return int(offsets[item]) + 8 + int(np.frombuffer(file.read(8), "<i8")[0])
+
+        end = end_of(n - 1)
+        table = 48
+        if size > 1:  # it was put behind the item that had no place in the one before
+            table = -(-end_of(size // N1) // 8) * 8
+            end = max(end, table + 8 * size)
+        _put(file, 32, [n])  # from here on the rest is no part of the file, whatever happens
+        _put(file, table, [*offsets[:n], *([0] * (size - n))])
+        _put(file, 40, [table])
+        file.truncate(end)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put(file, at: int, numbers) -> None:
+    file.seek(at)
+    file.write(np.array(numbers, "<i8").tobytes())
+    file.flush()

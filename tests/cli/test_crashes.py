@@ -1,0 +1,106 @@
+"""Runs killed with -9 at random moments and started again, by one command line: at last as if nothing had happened."""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+import time
+from pathlib import Path
+
+import ase.io
+import numpy as np
+import pytest
+
+from mdrun.run.resume import newest_checkpoint
+from mdrun.run.trajectories.h5md import read_frames
+from tests.cli.launcher import MDRUN, Program, run, torchrun
+from tests.cli.test_resume import arrays
+from tests.systems import pfcc
+
+FRAMES = ("frames.extxyz", "frames.dump", "frames.traj", "frames.h5md")
+WORDS = (
+    "--ensemble", "npt", "--temperature", 40, "--pressure", 0.1, "--barostat", "stochastic", "--thermostat", "langevin",
+    "--compressibility", 1, "--init-temperature", 60, "--seed", 5, "--timestep", 4, "--skin", 0.15,
+    "--log-every", 1, "--trajectory-every", 3, "--checkpoint-every", 2, *(f"--trajectory={name}" for name in FRAMES),
+)  # fmt: skip
+ENOUGH = 10**7  # steps that no run makes before it is killed
+LIMIT_S = 60.0
+
+
+def seconds_to_the_first_step(command: tuple, cwd: Path, out: Path) -> float:
+    """From its start, of a run that is killed then."""
+    began = time.monotonic()
+    program = Program(MDRUN, *command, cwd=cwd)
+    thermo = out / "thermo.csv"
+    while not (thermo.exists() and thermo.read_text().count("\n") > 2):
+        assert time.monotonic() < began + LIMIT_S, program.so_far()
+        assert program.process.poll() is None, program.so_far()
+        time.sleep(0.01)
+    seconds = time.monotonic() - began
+    program.process.kill()
+    program.process.wait()
+    return seconds
+
+
+@pytest.mark.parametrize("n_kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(tmp_path, n_kills):  # A-43, A-44
+    ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
+    command = ("simulate", "argon.xyz", *WORDS, "--resume")
+    endless = (*command, "--steps", ENOUGH, "--out", "killed")
+    usual = seconds_to_the_first_step(endless, tmp_path, tmp_path / "killed")
+    moments, n_advances, step = random.Random(n_kills), 0, 0
+    for _ in range(n_kills - 1):
+        program = Program(MDRUN, *endless, cwd=tmp_path)
+        time.sleep(usual * moments.uniform(0.7, 1.3))  # files are cut back just before the first step
+        assert program.process.poll() is None, program.so_far()
+        program.process.kill()
+        program.process.wait()
+        found = newest_checkpoint(tmp_path / "killed")
+        now = found[0].step if found else 0
+        assert now >= step, "a checkpoint was lost"
+        n_advances, step = n_advances + (now > step), now
+    assert step > 0
+    assert n_kills < 10 or n_advances > n_kills / 4
+    last = step + 20
+    run(*command, "--steps", last, "--out", "killed", cwd=tmp_path).expect(0)
+    run(*command, "--steps", last, "--out", "whole", cwd=tmp_path).expect(0)
+    as_if_nothing_had_happened(tmp_path / "killed", tmp_path / "whole", last)
+
+
+def as_if_nothing_had_happened(killed: Path, whole: Path, last: int) -> None:
+    for name in ("thermo.csv", "frames.extxyz", "frames.dump"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    first, second = arrays(killed), arrays(whole)
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    with (killed / "ranks.csv").open() as file:
+        assert [int(row["step"]) for row in csv.DictReader(file)] == [*range(last + 1)]
+    assert len(ase.io.read(killed / "frames.traj", ":")) == last // 3 + 1
+    for one, other in zip(ase.io.iread(killed / "frames.traj"), ase.io.iread(whole / "frames.traj"), strict=True):
+        assert one == other
+        assert np.array_equal(one.get_momenta(), other.get_momenta())
+    steps = []
+    for one, other in zip(read_frames(killed / "frames.h5md"), read_frames(whole / "frames.h5md"), strict=True):
+        steps.append(one.step)
+        assert np.array_equal(one.columns["positions"], other.columns["positions"])
+    assert steps == [*range(0, last + 1, 3)]
+    assert {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+def test_one_rank_then_three_then_two_make_the_run_of_one(tmp_path):
+    ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
+    command = ("simulate", "argon.xyz", *WORDS, "--resume")
+    run(*command, "--steps", 20, "--out", "one", cwd=tmp_path).expect(0)
+    shutil.copytree(tmp_path / "one", tmp_path / "moved")
+    for n_ranks, steps in ((3, 40), (2, 60)):
+        on = torchrun(n_ranks, "-m", "mdrun", *command, "--steps", steps, "--out", "moved", cwd=tmp_path).wait()
+        assert f"going on at step {steps - 20} of {steps}" in on.expect(0).out
+    run(*command, "--steps", 60, "--out", "one", cwd=tmp_path).expect(0)
+    one, moved = arrays(tmp_path / "one"), arrays(tmp_path / "moved")
+    assert np.abs(one["positions"] - moved["positions"]).max() < 1e-8
+    assert np.abs(one["cell"] - moved["cell"]).max() < 1e-8
+    frames = [ase.io.read(tmp_path / name / "frames.traj", ":") for name in ("one", "moved")]
+    assert [a.info["step"] for a in frames[1]] == [a.info["step"] for a in frames[0]] == [*range(0, 61, 3)]
+    rows = [np.loadtxt(tmp_path / n / "thermo.csv", delimiter=",", skiprows=1) for n in ("one", "moved")]
+    assert rows[0].shape == rows[1].shape

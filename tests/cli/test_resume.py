@@ -1,0 +1,241 @@
+"""Runs that stop and go on: as if they had never stopped, on as many ranks as before or on others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import ase.io
+import numpy as np
+import pytest
+from ase.build import bulk
+from ase.constraints import FixBondLengths
+
+from tests.cli.launcher import Ended, call, torchrun
+from tests.systems import pfcc
+
+ENSEMBLES = {
+    "nve": (),
+    "langevin": ("--ensemble", "nvt", "--temperature", 40),
+    "andersen": ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "andersen", "--friction", 50),
+    "nose-hoover ramp": ("--ensemble", "nvt", "--temperature", "40:80", "--thermostat", "nose-hoover"),
+    "bussi": ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "bussi"),
+    "berendsen": ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "berendsen", "--zero-momentum-every", 3),
+    "npt mtk": ("--ensemble", "npt", "--temperature", 40, "--pressure", 0.1, "--box", "triclinic"),
+    "nph": ("--ensemble", "nph", "--pressure", 0.1, "--box", "xyz"),
+    "npt stochastic": (
+        "--ensemble", "npt", "--temperature", 40, "--pressure", 0.1, "--barostat", "stochastic", "--thermostat",
+        "langevin", "--compressibility", 1,
+    ),
+}  # fmt: skip
+COMMON = (
+    "--init-temperature", 60, "--seed", 5, "--timestep", 4, "--log-every", 3, "--trajectory-every", 5, "--skin", 0.15,
+)  # fmt: skip
+LONG = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("resume")
+    ase.io.write(path / "argon.xyz", pfcc(3, 3, 3))
+    return path
+
+
+def arrays(run: Path) -> dict[str, np.ndarray]:
+    with np.load(run / "checkpoint.npz", allow_pickle=False) as file:
+        found = {name: file[name] for name in file.files if name not in ("meta", "checksum", "rank_figures")}
+        meta = json.loads(str(file["meta"]))
+    return found | {"step": np.array(meta["step"]), "variables": np.array(json.dumps(meta["variables"]))}
+
+
+def launch(n_ranks: int, *words: object, cwd: Path) -> Ended:
+    return torchrun(n_ranks, "-m", "mdrun", *words, cwd=cwd).wait()
+
+
+def same(one: Path, other: Path) -> None:
+    for name in ("thermo.csv", "trajectory.extxyz"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    first, second = arrays(one), arrays(other)
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        assert np.array_equal(values, second[name]), name
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_a_run_that_stopped_twice_ends_as_one_that_did_not_to_the_last_bit(folder, tmp_path, name):
+    words = (folder / "argon.xyz", *ENSEMBLES[name], *COMMON)
+    call("simulate", *words, "--steps", LONG, "--out", "whole", cwd=tmp_path).expect(0)
+    ramp = ("--ramp-steps", LONG) if "ramp" in name else ()
+    call("simulate", *words, *ramp, "--steps", 17, "--out", "parts", cwd=tmp_path).expect(0)
+    for steps in (34, LONG):
+        call("resume", "parts", "--steps", steps, cwd=tmp_path).expect(0)
+    same(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("precision", ["double", "mixed"])
+def test_many_body_runs_go_on_to_the_last_bit(tmp_path, precision):
+    ase.io.write(tmp_path / "silicon.xyz", bulk("Si", cubic=True) * 2)
+    words = ("silicon.xyz", "--precision", precision, "--init-temperature", 2000, "--seed", 5, "--skin", 0.1)
+    call("simulate", *words, "--steps", 40, "--out", "whole", cwd=tmp_path).expect(0)
+    call("simulate", *words, "--steps", 23, "--out", "parts", cwd=tmp_path).expect(0)
+    call("resume", "parts", "--steps", 40, cwd=tmp_path).expect(0)
+    whole, parts = arrays(tmp_path / "whole"), arrays(tmp_path / "parts")
+    assert all(np.array_equal(whole[name], parts[name]) for name in whole)
+
+
+def test_bonds_of_fixed_length_and_fixed_atoms_go_on_to_the_last_bit(tmp_path):
+    atoms = pfcc(3, 3, 3)
+    atoms.set_constraint(FixBondLengths([[i, i + 1] for i in range(10, 60, 2)]))
+    ase.io.write(tmp_path / "argon.traj", atoms)
+    words = ("argon.traj", *ENSEMBLES["langevin"], *COMMON, "--freeze", "3-5")
+    call("simulate", *words, "--steps", 60, "--out", "whole", cwd=tmp_path).expect(0)
+    call("simulate", *words, "--steps", 33, "--out", "parts", cwd=tmp_path).expect(0)
+    call("resume", "parts", "--steps", 60, cwd=tmp_path).expect(0)
+    same(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("name", ["langevin", "npt stochastic"])
+def test_ranks_go_on_to_the_last_bit_and_other_numbers_of_them_nearly(folder, tmp_path, name):
+    words = (folder / "argon.xyz", *ENSEMBLES[name], *COMMON)
+    launch(2, "simulate", *words, "--steps", 40, "--out", "whole", cwd=tmp_path).expect(0)
+    launch(2, "simulate", *words, "--steps", 23, "--out", "parts", cwd=tmp_path).expect(0)
+    for other in ("three", "one"):
+        shutil.copytree(tmp_path / "parts", tmp_path / other)
+    launch(2, "resume", "parts", "--steps", 40, cwd=tmp_path).expect(0)
+    same(tmp_path / "whole", tmp_path / "parts")
+    launch(3, "resume", "three", "--steps", 40, cwd=tmp_path).expect(0)
+    call("resume", "one", "--steps", 40, cwd=tmp_path).expect(0)
+    for other in ("three", "one"):
+        assert np.abs(arrays(tmp_path / other)["positions"] - arrays(tmp_path / "whole")["positions"]).max() < 1e-8
+        assert steps_of(tmp_path / other) == steps_of(tmp_path / "whole")
+
+
+def test_stops_leave_no_mark_on_the_grid_of_rows_and_frames(folder, tmp_path):
+    words = (folder / "argon.xyz", "--seed", 1, "--init-temperature", 40, "--log-every", 4, "--trajectory-every", 4)
+    call("simulate", *words, "--steps", 14, "--out", "run", cwd=tmp_path).expect(0)
+    for steps in (28, 43, 100):
+        call("resume", "run", "--steps", steps, cwd=tmp_path).expect(0)
+    frames = ase.io.read(tmp_path / "run/trajectory.extxyz", ":")
+    assert [frame.info["step"] for frame in frames] == [*range(0, 101, 4)]
+    assert steps_of(tmp_path / "run") == [*range(0, 101, 4)]
+    ranks = (tmp_path / "run/ranks.csv").read_text().splitlines()[1:]
+    assert [int(line.split(",")[0]) for line in ranks] == [*range(0, 101, 4)]
+    before = {
+        path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.suffix in (".csv", ".extxyz")
+    }
+    again = call("resume", "run", cwd=tmp_path).expect(0)
+    assert "going on at step 100 of 100" in again.out
+    assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    assert (status["state"], status["step"]) == ("finished", 100)
+
+
+def test_one_command_line_starts_and_goes_on(folder, tmp_path):
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--out", "run", "--resume")
+    call("simulate", *words, "--steps", 10, cwd=tmp_path).expect(0)
+    seed = json.loads(str(np.load(tmp_path / "run/checkpoint.npz")["meta"]))["settings"]["seed"]
+    on = call("simulate", *words, "--steps", 20, cwd=tmp_path).expect(0)
+    assert "going on at step 10 of 20" in on.out
+    assert json.loads(str(np.load(tmp_path / "run/checkpoint.npz")["meta"]))["settings"]["seed"] == seed
+    assert json.loads((tmp_path / "run/status.json").read_text())["step"] == 20
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(folder, tmp_path):
+    words = (folder / "argon.xyz", "--out", "run", "--checkpoint-every", 0, "--steps", 5)
+    call("simulate", *words, cwd=tmp_path).expect(0)
+    refused = call("simulate", *words, "--resume", cwd=tmp_path).expect(2)
+    assert "finished without a checkpoint" in refused.err
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    (tmp_path / "run/status.json").write_text(json.dumps(status | {"state": "running"}))
+    call("simulate", *words, "--resume", cwd=tmp_path).expect(0)
+    refused = call("resume", "run", cwd=tmp_path).expect(2)
+    assert "holds no checkpoint" in refused.err
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/precious.txt").write_text("mine")
+    refused = call("simulate", folder / "argon.xyz", "--resume", "--out", "other", cwd=tmp_path).expect(2)
+    assert "holds no run" in refused.err
+    assert (tmp_path / "other/precious.txt").read_text() == "mine"
+
+
+def test_what_is_solved_changes_only_where_that_is_allowed(folder, tmp_path):
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--steps", 10, "--out", "run")
+    call("simulate", *words, cwd=tmp_path).expect(0)
+    before = (tmp_path / "run/thermo.csv").read_bytes(), (tmp_path / "run/config.toml").read_bytes()
+    refused = call("resume", "run", "--steps", 20, "--timestep", 2, cwd=tmp_path).expect(2)
+    assert "--timestep from 1.0 to 2.0" in refused.err
+    assert "--allow-changes timestep" in refused.err
+    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
+    assert "has made 10" in refused.err
+    model = "lj:epsilon=0.02,sigma=3.4,cutoff=8.5"
+    refused = call("resume", "run", "--steps", 20, "--model", model, cwd=tmp_path).expect(2)
+    assert "--model from" in refused.err
+    assert before == ((tmp_path / "run/thermo.csv").read_bytes(), (tmp_path / "run/config.toml").read_bytes())
+    allowed = ("--allow-changes", "timestep", "--timestep", 2)
+    on = call("resume", "run", "--steps", 20, *allowed, cwd=tmp_path).expect(0)
+    assert "changed at step 10: --timestep from 1.0 to 2.0" in on.out
+
+
+def test_another_structure_in_the_place_of_the_first_is_refused(tmp_path):
+    ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
+    call("simulate", "argon.xyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
+    ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 2))
+    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
+    assert "is not the structure that the run began with" in refused.err
+    heavy = pfcc(3, 3, 3)
+    heavy.set_masses(np.where(np.arange(len(heavy)) == 4, 41.0, heavy.get_masses()))
+    ase.io.write(tmp_path / "argon.xyz", heavy)
+    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
+    assert "atom 4 has another mass" in refused.err
+
+
+@pytest.mark.parametrize("damage", ["half", "letter", "one byte", "missing"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(folder, tmp_path, damage):
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--seed", 3, "--log-every", 2, "--out", "run")
+    call("simulate", *words, "--checkpoint-every", 4, "--steps", 8, cwd=tmp_path).expect(0)
+    call("simulate", *words[:-1], "whole", "--steps", 12, cwd=tmp_path).expect(0)
+    newest = tmp_path / "run/checkpoint.npz"
+    content = newest.read_bytes()
+    middle = len(content) // 2
+    spoiled = {
+        "half": content[:middle],
+        "letter": b"a",
+        "one byte": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+    }
+    newest.unlink()
+    if damage in spoiled:
+        newest.write_bytes(spoiled[damage])
+    on = call("resume", "run", "--steps", 12, cwd=tmp_path).expect(0)
+    assert "going on at step 4 of 12" in on.out
+    assert ("checkpoint.previous.npz" in on.out) == (damage in spoiled)
+    assert (tmp_path / "run/thermo.csv").read_bytes() == (tmp_path / "whole/thermo.csv").read_bytes()
+    for name in ("checkpoint.npz", "checkpoint.previous.npz"):
+        (tmp_path / "run" / name).write_bytes(b"a")
+    refused = call("resume", "run", "--steps", 12, cwd=tmp_path).expect(2)
+    assert "Start afresh" in refused.err
+
+
+def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, tmp_path):
+    call("simulate", folder / "argon.xyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
+
+    class Marker:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "marker",)
+
+    with np.load(tmp_path / "run/checkpoint.npz") as file:
+        kept = {name: file[name] for name in file.files}
+    np.savez(tmp_path / "run/checkpoint.npz", **{**kept, "masses": np.array([Marker()], dtype=object)})
+    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
+    assert "no whole checkpoint" in refused.err
+    assert not (tmp_path / "marker").exists()
+
+
+def test_outputs_that_lost_what_the_checkpoint_saw_are_refused(folder, tmp_path):
+    call("simulate", folder / "argon.xyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
+    (tmp_path / "run/thermo.csv").write_text("step\n")
+    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
+    assert "thermo.csv has 5 bytes where the checkpoint saw" in refused.err
+
+
+def steps_of(run: Path) -> list[int]:
+    return [int(line.split(",")[0]) for line in (run / "thermo.csv").read_text().splitlines()[1:]]
