@@ -73,6 +73,7 @@ class Domain:
     Attributes:
         comm: the ranks that share the atoms.
         cutoff, skin: Å. Ghosts and list reach ``cutoff + skin``.
+        ghost_reach: Å, where ghosts must reach farther than the list: a wide halo's layers times the cutoff.
         backend: who handles the rows. Every per-atom tensor, the state's too, lives on its device.
         check_every: look at displacements every so many steps; more than 1 risks dangerous builds.
         packed: (n_padded + 1, 4) x, y, z (Å) and type of each row, owned rows first: one cache line a neighbour. The
@@ -93,6 +94,7 @@ class Domain:
     backend: Backend = field(default_factory=NumbaBackend)
     partitioner: Partitioner = field(default_factory=Partitioner)
     counts: DomainCounts = field(default_factory=DomainCounts)
+    ghost_reach: float = 0.0
 
     def __post_init__(self) -> None:
         self._list = self.backend.neighbor_list()
@@ -109,7 +111,22 @@ class Domain:
 
     @property
     def ghost_width(self) -> float:
+        return max(self.cutoff, self.ghost_reach) + self.skin
+
+    @property
+    def reach(self) -> float:
+        """Å, of the list."""
         return self.cutoff + self.skin
+
+    @property
+    def cell(self) -> Tensor:
+        """(3, 3) Å on the host, as ``follow`` found it last."""
+        return self._cell_now
+
+    @property
+    def middle(self) -> np.ndarray:
+        """(3,) Å, of this rank's rows at the rebuild; 0 where there are none."""
+        return np.nan_to_num(self._middle, posinf=0.0, neginf=0.0)
 
     @property
     def n_padded(self) -> int:
@@ -221,7 +238,8 @@ class Domain:
         else:
             self._strain = geometry.deformation(self._box_then, box)
             stretch = geometry.smallest_stretch(self._strain)
-        self._safe_displacement = (stretch * self.ghost_width - self.cutoff) / 2
+        needs = ((self.reach, self.cutoff), (self.ghost_width, self.ghost_width - self.skin))  # of the list, of ghosts
+        self._safe_displacement = min(stretch * there - needed for there, needed in needs) / 2
 
     def _refuse_leaps(self, state: State, moved2: float) -> None:
         box = min([self.ghost_width, *(h for h, p in zip(self._heights.tolist(), state.pbc, strict=True) if p)])
@@ -277,12 +295,13 @@ class Domain:
         self.plan = plan_halo(frac, self.boxes, width, state.pbc, self.comm, self.backend.images_within)
         self._adopt_ghosts(state)
         self._box_then, self._cell_then, self._lattice = box, state.cell.clone(), state.n_lattice_changes
+        self.pbc = state.pbc
         self._learn_strain(state)
         self.backend.move_owned(state.positions, self._shifts, self._then, state.cell, self._strain, self.packed)
         self._refresh_ghosts(state.cell)
         low, high = self.backend.bounds(self.positions)
         self._middle, self._half_extent = (low + high) / 2, float((high - low).max(initial=0.0)) / 2
-        self._list.build(self.positions, self.n_owned, self.ghost_width)
+        self._list.build(self.positions, self.n_owned, self.reach)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
         # what every rank knows: that atoms are slow enough for a late look
         self._looks_late = self.backend.looks_late and self._steps_since_build > FAST

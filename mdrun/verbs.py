@@ -70,3 +70,7 @@ def to_local(x: Tensor) -> Tensor:
     """The plain tensor that this rank holds, also where ``x`` is a ``DTensor``."""
     local = getattr(x, "to_local", None)
     return x if local is None else local()
+
+
+for _verb in (refresh_neighbors, scatter_to_owners, sum_into_owners, system_sum):
+    setattr(_verb, "_torchdynamo_disable", True)  # noqa: B010 - compiled code breaks off around a collective

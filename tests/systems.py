@@ -27,6 +27,7 @@ from mdrun.run.simulation import Observer, Simulation, run, start
 from mdrun.run.thermo import Thermo, measure
 from mdrun.scope import Scope
 from mdrun.state import FIELDS, Field, State
+from mdrun.strategies.choice import choose_strategy
 
 DATA = Path(__file__).parent / "data"
 # The pair potentials of the reference set, from what index_pairs.json says of them.
@@ -91,14 +92,19 @@ def result_of(state: State, forces: Forces, comm: Comm) -> Result:
 
 
 def evaluate(
-    atoms: Atoms, model: ForceModel, comm: Comm | None = None, skin: float = 1.0, backend: Backend | None = None
+    atoms: Atoms,
+    model: ForceModel,
+    comm: Comm | None = None,
+    skin: float = 1.0,
+    backend: Backend | None = None,
+    strategy: str = "auto",
 ) -> Result:
     """Energy, forces and stress of one configuration on the ranks of ``comm``, a single process by default."""
     comm = comm or Comm()
     state = state_of(atoms, comm)
     domain = Domain(comm, model.cutoff, skin, backend=backend or NumbaBackend())
     state.move_to(domain.backend.device)
-    with Scope(model, domain, len(atoms)) as scope:
+    with Scope(model, domain, len(atoms), choose_strategy(strategy, model)) as scope:
         domain.follow(state)
         return result_of(state, scope(domain, totals=True), comm)
 

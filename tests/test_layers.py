@@ -18,7 +18,7 @@ LAYERS = (
     "cell philox noise state vectors lanes late lookup buffers compiler",
     "mailbox last_words comm",
     "decompose neighbors backends neighborhood domain",
-    "context strategies verbs",
+    "graph nodes fixed_shapes context strategies verbs",
     "potentials",
     "scope",
     "integrate optimize",

@@ -269,7 +269,7 @@ def test_a_function_in_a_script_makes_a_model(script):
     [
         (":absent", r"mine\.py has no function absent"),
         (":constant", r"mine\.py has no function constant"),
-        (":number", r"mine\.py:number returned int, which is no force model.*cutoff"),
+        (":number", r"mine\.py:number returned int, which is no model.*cutoff"),
         (":failing", r"mine\.py:failing fails: IndexError"),
         (":make,sigma=3", r"mine\.py:make fails: TypeError.*sigma"),
         (":make,epsilon=x", r"mine\.py:make fails: ValueError"),

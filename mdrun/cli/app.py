@@ -11,6 +11,7 @@ import typer
 from mdrun import __version__
 from mdrun.cli.convert import convert
 from mdrun.cli.init import init
+from mdrun.cli.models import models
 from mdrun.cli.relax import relax
 from mdrun.cli.resume import resume
 from mdrun.cli.simulate import simulate
@@ -30,6 +31,7 @@ app.command()(simulate)
 app.command()(resume)
 app.command()(relax)
 app.command()(validate)
+app.command()(models)
 app.command()(status)
 app.command()(init)
 app.command()(convert)

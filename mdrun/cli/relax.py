@@ -32,6 +32,7 @@ def relax(
     species: str = _as_simulate("species"),
     freeze: str = _as_simulate("freeze"),
     model: str = _as_simulate("model"),
+    trust_model: bool = _as_simulate("trust_model"),
     optimizer: str = _option("lbfgs or fire.", RELAXATION, show_default=RelaxSettings.optimizer),
     fmax: float = _option(
         "Largest force that an atom may be left with, eV/Å.", RELAXATION, show_default=str(RelaxSettings.fmax)

@@ -33,9 +33,14 @@ def simulate(
     species: str = _option("Elements of a LAMMPS data file's types, as in Ar,O.", SYSTEM),
     model: str = _option(
         "lj, lj:epsilon=E,sigma=S,cutoff=C,shift=true, lj:FILE.toml, morse, buck, yukawa, zbl, dsf, table:FILE, "
-        "eam:FILE, emt, sw, sw:FILE, tersoff, tersoff:FILE, FILE.py:FUNCTION; sums with ' + '. "
-        "Chosen by the species where they allow it.",
+        "eam:FILE, emt, sw, sw:FILE, tersoff, tersoff:FILE, mace:FILE, sevennet:NAME, chgnet, ase:MODULE:CLASS, "
+        "FILE.py:FUNCTION; sums with ' + '. See mdrun models. Chosen by the species where they allow it.",
         SYSTEM,
+    ),
+    trust_model: bool = _option(
+        "Load the model's file though it is a pickle, which may run any code: for files whose maker you trust.",
+        SYSTEM,
+        "--trust-model",
     ),
     freeze: str = _option(
         "Atoms that never move: 0-53,60 (numbers from 0, copies of --replicate included), Cu, 'z<5 and x>=10' (Å, "
@@ -160,6 +165,15 @@ def simulate(
         "are double always.",
         EXECUTION,
         show_default="double; mixed on a GPU",
+    ),
+    strategy: str = _option(
+        "How a machine-learned model's layers see atoms of other ranks: halo, partition or replicate (each rank holds "
+        "all atoms), or auto.",
+        EXECUTION,
+        show_default=Settings.strategy,
+    ),
+    compile: bool = _option(  # noqa: A002
+        "Compile machine-learned models that allow it, on graphs filled up to few shapes.", EXECUTION, "--compile"
     ),
     threads: int = _option(
         "Per rank.", EXECUTION, show_default="the cores of this process shared among its machine's ranks"

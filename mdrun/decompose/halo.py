@@ -47,7 +47,7 @@ class HaloMeta:
 
     Attributes:
         n_owned: rows that this rank integrates; they come first.
-        n_padded: owned and ghost rows.
+        n_padded: owned and ghost rows, and after them, where shapes are fixed, rows that mirror nothing.
         send_indices: (sum(send_sizes),) owned rows that other ranks, or this one's own images, mirror.
         send_sizes: rows sent to each rank.
         recv_sizes: rows received from each rank, in rank order: ghost rows are sorted by owner.
@@ -172,7 +172,9 @@ class _Refresh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, owned: Tensor, meta: HaloMeta, comm: Comm) -> Tensor:
         ctx.meta, ctx.comm = meta, comm
-        return torch.cat([owned, ghost_rows(owned, meta, comm)])
+        ghosts = ghost_rows(owned, meta, comm)
+        n_spare = meta.n_padded - len(owned) - len(ghosts)
+        return torch.cat([owned, ghosts, *([owned.new_zeros((n_spare, *owned.shape[1:]))] if n_spare else [])])
 
     @staticmethod
     def backward(ctx, *grads):
@@ -185,7 +187,8 @@ class _Fold(torch.autograd.Function):
     @staticmethod
     def forward(ctx, padded: Tensor, meta: HaloMeta, comm: Comm) -> Tensor:
         ctx.meta, ctx.comm = meta, comm
-        home = comm.exchange(padded[meta.n_owned :], meta.recv_sizes, meta.send_sizes)
+        ghosts = padded[meta.n_owned : meta.n_owned + sum(meta.recv_sizes)]
+        home = comm.exchange(ghosts, meta.recv_sizes, meta.send_sizes)
         return padded[: meta.n_owned].index_add(0, meta.send_indices, home)
 
     @staticmethod

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
+from mdrun.compiler import why_eager
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
 from mdrun.errors import InputError, MdrunError
 from mdrun.potentials import coulomb_dsf, lennard_jones, tabulated, zbl
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 from mdrun.potentials.buckingham import BUCKINGHAM
+from mdrun.potentials.catalogue import machine_learned
+from mdrun.potentials.graph_model import GraphModel, is_energy_model
 from mdrun.potentials.morse import MORSE
 from mdrun.potentials.precision import PRECISIONS
 from mdrun.potentials.yukawa import YUKAWA
@@ -51,6 +57,16 @@ def _load_tersoff(argument: str | None, options: dict[str, str], numbers: tuple[
     return Tersoff.load(Path(argument) if argument else None, numbers, options)
 
 
+def _load_package(adapter: str) -> Loader:
+    """The loader of a package's adapter; neither is imported before a model of it is asked for."""
+
+    def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
+        module = importlib.import_module(f"mdrun.potentials.adapters.{adapter}")
+        return module.load(argument, options, numbers)
+
+    return load
+
+
 LOADERS: dict[str, Loader] = {
     "lj": lennard_jones.load,
     "morse": MORSE.load,
@@ -63,8 +79,15 @@ LOADERS: dict[str, Loader] = {
     "emt": _load_emt,
     "sw": _load_sw,
     "tersoff": _load_tersoff,
+    "mace": _load_package("mace"),
+    "sevennet": _load_package("sevennet"),
+    "chgnet": _load_package("chgnet"),
+    "ase": _load_package("ase_calculator"),
 }
 
+# Packages whose files are pickles, and how the names of the weights begin that they bring themselves.
+UNPICKLED: dict[str, tuple[str, ...]] = {"mace": (), "sevennet": ("7net-",), "chgnet": ("0.3.0", "r2scan")}
+PLUG_INS = "mdrun.models"  # the group of entry points in which packages register theirs
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
 
@@ -82,6 +105,14 @@ class Sum:
     @property
     def cutoff(self) -> float:
         return max(term.cutoff for term in self.terms)
+
+    @property
+    def ghost_reach(self) -> float:
+        return max(getattr(term, "ghost_reach", 0.0) for term in self.terms)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(line for term in self.terms for line in getattr(term, "warnings", ()))
 
     @property
     def is_compiled(self) -> bool:
@@ -130,9 +161,11 @@ def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", b
     if backend == "torch":
         from mdrun.potentials.torch_models import on_torch
 
-        terms = [
-            term if SCRIPT.fullmatch(text) else on_torch(term) for term, text in zip(terms, _terms(spec), strict=True)
+        is_ours = [
+            SCRIPT.fullmatch(text) is None and not runs_torch(term)
+            for term, text in zip(terms, _terms(spec), strict=True)
         ]
+        terms = [on_torch(term) if ours else term for term, ours in zip(terms, is_ours, strict=True)]
     for term in terms:
         if hasattr(term, "precision"):
             term.precision = PRECISIONS[precision]
@@ -145,6 +178,24 @@ def without_precision(model: ForceModel) -> list[str]:
     return [term.name for term in terms if not hasattr(term, "precision")]
 
 
+def compile_terms(model: ForceModel, device: str) -> list[str]:
+    """Have those of a model's terms compiled that allow it; why others are not, a line for each."""
+    reasons = []
+    for term in model.terms if isinstance(model, Sum) else [model]:
+        trouble = why_eager(device) if getattr(term, "may_compile", False) else "it does not declare that it compiles"
+        if trouble is None:
+            term.wants_compiling = True  # type: ignore[attr-defined]
+        else:
+            reasons.append(f"--compile changes nothing for {term.name}: {trouble}")
+    return reasons
+
+
+def runs_torch(model: ForceModel) -> bool:
+    """Whether torch computes, whatever the backend: one of its terms says so by ``runs_torch = True``."""
+    terms = model.terms if isinstance(model, Sum) else [model]
+    return any(getattr(term, "runs_torch", False) for term in terms)
+
+
 def with_absolute_paths(spec: str) -> str:
     """The same models, from whatever directory they are loaded."""
     return " + ".join(_with_absolute_path(term) for term in _terms(spec))
@@ -153,11 +204,33 @@ def with_absolute_paths(spec: str) -> str:
 def _with_absolute_path(term: str) -> str:
     script = SCRIPT.fullmatch(term)
     name, colon, rest = ("", "", term) if script else term.partition(":")
+    if name == "ase":
+        return re.sub(r"(?<=,toml=)[^,]+", lambda file: os.path.abspath(file.group()), term)
     file = script.group(1) if script else rest.partition(",")[0]
+    if name in UNPICKLED and not Path(file).is_file():  # weights that the package knows by name
+        return term
     absolute = os.path.abspath(file)
     if not file or "=" in file or re.search(r"[,=]|\s\+\s", absolute):  # no file, or a name that would not come back
         return term
     return f"{name}{colon}{absolute}{rest[len(file) :]}"
+
+
+def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
+    """Weights that a package keeps as a pickle may run any code when they are loaded: only with the user's leave.
+
+    Raises:
+        InputError: a term names such a file, and nobody said that it can be trusted.
+    """
+    if is_trusted:
+        return
+    for term in _terms(spec):
+        name, _, rest = term.partition(":")
+        file = rest.partition(",")[0]
+        if name in UNPICKLED and file and not file.startswith(UNPICKLED[name]):
+            raise InputError(
+                f"model {term}: {file} is a pickle, and to load one is to run whatever code is in it. If you trust "
+                "whoever made the file, add --trust-model (trust_model = true in a configuration)."
+            )
 
 
 def _terms(spec: str) -> list[str]:
@@ -169,14 +242,31 @@ def _load_term(spec: str, numbers: tuple[int, ...]) -> ForceModel:
     if script:
         return _load_script(Path(script.group(1)), script.group(2), _options(spec, script.group(3)), numbers)
     name, _, rest = spec.partition(":")
-    if name not in LOADERS:
+    plug_ins = {} if name in LOADERS else {point.name: point for point in entry_points(group=PLUG_INS)}
+    if name not in LOADERS and name not in plug_ins:
         raise InputError(
-            f"model {spec!r} is unknown; there are {', '.join(LOADERS)}, FILE.py:FUNCTION for your own, and sums "
-            "with blanks around the sign: 'lj + eam:FILE'."
+            f"model {spec!r} is unknown; there are {', '.join([*LOADERS, *plug_ins])}, FILE.py:FUNCTION for your own, "
+            "and sums with blanks around the sign: 'lj + eam:FILE'."
         )
     words = [word.strip() for word in rest.split(",")] if rest else []
     argument = words.pop(0) if words and "=" not in words[0] else None
-    return LOADERS[name](argument, _options(spec, ",".join(words)), numbers)
+    options = _options(spec, ",".join(words))
+    if name in LOADERS:
+        return LOADERS[name](argument, options, numbers)
+    return _load_plug_in(plug_ins[name], argument, options, numbers)
+
+
+def _load_plug_in(
+    point: EntryPoint, argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
+) -> ForceModel:
+    """What an installed package registers: a function that is called as a ``Loader``, and may return energy models."""
+    origin = f"model {point.name} of the plug-in {point.value}"
+    try:
+        return as_force_model(point.load()(argument, options, numbers), numbers, origin)
+    except MdrunError:
+        raise
+    except Exception as error:
+        raise InputError(f"{origin} fails: {type(error).__name__}: {error}") from error
 
 
 def _options(spec: str, text: str | None) -> dict[str, str]:
@@ -210,13 +300,26 @@ def _load_script(path: Path, function: str, options: dict[str, str], numbers: tu
         raise
     except Exception as error:
         raise InputError(f"{path}:{function} fails: {type(error).__name__}: {error}") from error
+    return as_force_model(model, numbers, f"{path}:{function}")
+
+
+def as_force_model(model: Any, numbers: tuple[int, ...], origin: str) -> ForceModel:
+    """A model from outside of mdrun, as ``origin`` made it; one that gives energies of atoms gets its forces.
+
+    Raises:
+        InputError: it is neither a force model nor an energy model.
+    """
+    name = Path(origin).name
+    if is_energy_model(model):
+        return GraphModel(model, numbers, getattr(model, "name", name))
     if not callable(model) or not hasattr(model, "cutoff"):
         raise InputError(
-            f"{path}:{function} returned {type(model).__name__}, which is no force model: it needs an attribute "
-            "cutoff (Å) and a call (domain, totals) -> mdrun.potentials.base.Forces."
+            f"{origin} returned {type(model).__name__}, which is no model: a force model has an attribute cutoff (Å) "
+            "and a call (domain, totals) -> mdrun.potentials.base.Forces; an energy model has cutoff, n_layers and "
+            "forward(graph) -> energies of the atoms, eV."
         )
     if not hasattr(model, "name"):
-        model.name = f"{path.name}:{function}"
+        model.name = name
     return model
 
 
@@ -237,6 +340,7 @@ def default_model(numbers: tuple[int, ...]) -> str:
         f"no built-in model covers {', '.join(sorted(symbols))} together. Name one with --model: eam:FILE for metals "
         "and alloys (setfl, funcfl or eam.fs files, for example from the NIST Interatomic Potentials Repository), "
         "sw:FILE and tersoff:FILE for covalent solids (LAMMPS's parameter files; tersoff alone has Si and C), "
-        "lj:epsilon=...,sigma=... or lj:FILE.toml, or FILE.py:FUNCTION for your own. Without --model, "
+        f"lj:epsilon=...,sigma=... or lj:FILE.toml, or FILE.py:FUNCTION for your own; {machine_learned(numbers)}. "
+        "mdrun models tells more. Without --model, "
         f"{', '.join(lennard_jones.NOBLE_GASES)} run as lj, {', '.join(sorted(EMT_METALS))} as emt and Si as sw."
     )

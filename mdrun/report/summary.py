@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mdrun import units
+from mdrun.domain import Domain
 from mdrun.report.averages import show_averages
 from mdrun.report.console import make_table, show_named
 from mdrun.run.job import Outcome
@@ -57,10 +58,16 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         (
             "decomposition",
             f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {each} atoms each, "
-            f"ghost width {domain.ghost_width:.2f} Å (cutoff {domain.cutoff:.2f} + skin {domain.skin:.2f})",
+            f"ghost width {domain.ghost_width:.2f} Å "
+            f"({_reach_in_words(domain)} + skin {domain.skin:.2f})",
         ),
         ("output", str(directory)),
     ]
+
+
+def _reach_in_words(domain: Domain) -> str:
+    cutoff = f"cutoff {domain.cutoff:.2f}"
+    return f"{cutoff}, of all layers {domain.ghost_reach:.2f}" if domain.ghost_reach > domain.cutoff else cutoff
 
 
 def _bond_rows(shared: Shared) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
-from mdrun.potentials.registry import load_model
+from mdrun.potentials.registry import compile_terms, load_model
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
@@ -37,6 +37,7 @@ from mdrun.run.status import RUNNING, now, outlook, this_process
 from mdrun.run.thermo import Thermo, Thermometer
 from mdrun.scope import Scope
 from mdrun.state import State
+from mdrun.strategies.choice import choose_strategy
 from mdrun.structures import Structure
 
 
@@ -135,9 +136,12 @@ class Job(Witness):
         backend = open_backend(shared.settings, self.looks_late)
         state.move_to(backend.device)
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
+        if shared.settings.compile:
+            compile_terms(model, backend.device.type)
         rest_torch(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
-        with Scope(model, domain, shared.n_atoms) as scope:
+        strategy = choose_strategy(shared.settings.strategy, model)
+        with Scope(model, domain, shared.n_atoms, strategy) as scope:
             motion = Constrained(shared.bonds, comm) if len(shared.bonds) else FREE
             integrator = self._integrator(shared, state, motion)
             sim = Simulation(state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift)

@@ -12,9 +12,9 @@ from mdrun.units import VOIGT
 OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
 OF_SIMULATE = (
-    "structure", "format", "index", "replicate", "species", "freeze", "model", "out", "overwrite", "device", "backend",
-    "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "trajectory", "trajectory_atoms",
-    "trajectory_precision", "wrap", "comm_timeout", "max_hours",
+    "structure", "format", "index", "replicate", "species", "freeze", "model", "trust_model", "out", "overwrite",
+    "device", "backend", "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "trajectory",
+    "trajectory_atoms", "trajectory_precision", "wrap", "comm_timeout", "max_hours",
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from mdrun.state import FIELDS, State
 FREE = {
     "structure", "out", "overwrite", "resume", "allow_changes", "steps", "time", "ramp_steps", "device", "backend",
     "threads", "skin", "check_every", "log_every", "trajectory_every", "checkpoint_every", "max_hours", "comm_timeout",
-    "max_temperature",
+    "max_temperature", "trust_model", "strategy", "compile",
 }  # fmt: skip
 LEFT_AS_IT_WAS = ("seed", "model", "precision")  # where they are not given
 

@@ -15,6 +15,7 @@ from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble
 from mdrun.run.trajectories.names import check_names, parse_precision
 
 DEVICES = ("auto", "cpu", "cuda")
+STRATEGIES = ("auto", "halo", "partition", "replicate")
 BACKENDS = ("auto", "numba", "torch")
 ONCE = ("overwrite", "resume", "allow_changes")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
@@ -34,6 +35,7 @@ class Settings(EnsembleOptions):
     freeze: str | None = None
     constrain_bonds: str | None = None
     model: str | None = None
+    trust_model: bool = False
     timestep: float = 1.0
     steps: int | None = None
     time: float | None = None
@@ -48,6 +50,8 @@ class Settings(EnsembleOptions):
     device: str = "auto"
     backend: str = "auto"
     precision: str | None = None
+    strategy: str = "auto"
+    compile: bool = False
     threads: int | None = None
     skin: float = 1.0
     check_every: int = 1
@@ -96,7 +100,8 @@ class Settings(EnsembleOptions):
             for text in value if isinstance(value, tuple) else (value,):
                 refuse(isinstance(text, str) and "\0" in text, name.replace("_", "-"), text, "a text without NUL")
         refuse(not Path(self.structure).name, "structure", self.structure, "the name of a file")
-        for name, known in (("device", DEVICES), ("backend", BACKENDS), ("precision", (None, *PRECISIONS))):
+        choices = {"device": DEVICES, "backend": BACKENDS, "precision": (None, *PRECISIONS), "strategy": STRATEGIES}
+        for name, known in choices.items():
             value = getattr(self, name)
             refuse(value not in known, name, value, "one of " + ", ".join(filter(None, known)))
         refuse(not 0 < self.timestep < INFINITY, "timestep", self.timestep, "a time in fs above 0")

@@ -19,7 +19,14 @@ from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import default_model, load_model, without_precision
+from mdrun.potentials.registry import (
+    compile_terms,
+    default_model,
+    load_model,
+    refuse_unasked_code,
+    runs_torch,
+    without_precision,
+)
 from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.ensemble_options import has_barostat
@@ -93,6 +100,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         settings = replace(settings, model=default_model(numbers))
         notes.append(f"no --model: the species chose {settings.model}")
     assert settings.model is not None
+    refuse_unasked_code(settings.model, settings.trust_model)
     try:
         settings, model, reasons = where_the_model_runs(settings, numbers)
     except UnknownSpecies as error:
@@ -100,6 +108,9 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
             error.model, error.numbers, error.known, _where(structure.atoms.numbers, error.numbers)
         ) from error
     notes += reasons
+    notes += getattr(model, "warnings", ())
+    if settings.compile:
+        notes += compile_terms(model, settings.device)
     if settings.precision != DOUBLE.name and (deaf := without_precision(model)):
         notes.append(f"--precision {settings.precision} changes nothing for {', '.join(deaf)}: no attribute precision")
     if settings.seed is None:
@@ -210,5 +221,5 @@ def set_threads(wanted: int | None) -> int:
 
 def rest_torch(model: ForceModel, backend: Backend) -> None:
     """Leave torch one thread where forces and rows are Numba's: the threads of both would spin for the same cores."""
-    if backend.name == NumbaBackend.name and not without_precision(model):
+    if backend.name == NumbaBackend.name and not without_precision(model) and not runs_torch(model):
         torch.set_num_threads(1)

@@ -9,6 +9,7 @@ from mdrun.comm import Comm
 from mdrun.context import DistributedContext, HaloConfig, HaloMeta
 from mdrun.decompose.halo import fold, refresh
 from mdrun.domain import Domain
+from mdrun.nodes import Nodes, padded_nodes, unique_nodes
 
 
 class HaloPolicy:
@@ -17,32 +18,42 @@ class HaloPolicy:
     def __init__(self, comm: Comm) -> None:
         self.comm = comm
 
+    def meta(self, context: DistributedContext) -> HaloMeta:
+        """The routing in force."""
+        return _meta(context)
+
+    def owned(self, x: Tensor, meta: HaloMeta) -> Tensor:
+        """The rows of a tensor of all or of owned rows that this rank owns."""
+        return x[: meta.n_owned]
+
     def refresh(self, x: Tensor, context: DistributedContext) -> Tensor:
-        meta = _meta(context)
+        meta = self.meta(context)
         if len(x) not in (meta.n_owned, meta.n_padded):
             raise ValueError(
                 f"refresh_neighbors takes {meta.n_owned} owned or {meta.n_padded} padded rows, not {len(x)}"
             )
-        return refresh(x[: meta.n_owned], meta, self.comm)
+        if self.comm.size == 1 and meta.n_owned == meta.n_padded:
+            return x
+        return refresh(self.owned(x, meta), meta, self.comm)
 
     def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
-        meta = _meta(context)
+        meta = self.meta(context)
         if len(x) != meta.n_padded:
             raise ValueError(f"summing into owners takes {meta.n_padded} padded rows, not {len(x)}")
         return fold(x, meta, self.comm)
 
     def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return refresh(self.fold(x, context), _meta(context), self.comm)
+        return refresh(self.fold(x, context), self.meta(context), self.comm)
 
     def system_sum(self, values: Tensor, index: Tensor, n: int, context: DistributedContext) -> Tensor:
-        meta = _meta(context)
+        meta = self.meta(context)
         owned = meta.n_owned
         if len(values) not in (owned, meta.n_padded) or len(index) != len(values):
             raise ValueError(
                 f"system_sum takes {owned} owned or {meta.n_padded} padded rows of values and as many indices, "
                 f"not {len(values)} and {len(index)}"
             )
-        local = values.new_zeros((n, *values.shape[1:])).index_add(0, index[:owned], values[:owned])
+        local = values.new_zeros((n, *values.shape[1:])).index_add(0, self.owned(index, meta), self.owned(values, meta))
         return _SumOverRanks.apply(local, self.comm)
 
 
@@ -81,10 +92,15 @@ class _UseOnEveryRank(torch.autograd.Function):
 
 
 class HaloStrategy:
-    """Builds the context of a scope and writes each step's halo into it."""
+    """Builds the context of a scope and writes each step's halo into it; says which nodes a graph has.
+
+    Attributes:
+        has_wide: whether nodes may have neighbours that are two and more layers away.
+    """
 
     name = "halo"
     cap_atoms = True
+    has_wide = True
 
     def open(self, domain: Domain, n_atoms: int) -> DistributedContext:
         comm = domain.comm
@@ -109,6 +125,10 @@ class HaloStrategy:
         context.mesh = None
         if context.halo_config is not None:
             context.halo_config.process_group = None
+
+    def nodes(self, domain: Domain, is_wide: bool) -> Nodes:
+        """Of the graph until the next rebuild; a collective."""
+        return padded_nodes(domain) if is_wide else unique_nodes(domain)
 
     def publish(self, context: DistributedContext, domain: Domain) -> None:
         """Show the present halo in the context."""

@@ -13,6 +13,8 @@ from tests.ranks.jobs import (
     charges,
     dynamics,
     halo,
+    message_passing,
+    packages,
     pressure,
     rebuilds,
     relaxing,
@@ -47,6 +49,8 @@ JOBS: dict[str, Job] = {
     "verbs": verbs.compute,
     "users": users.compute,
     "halo": halo.compute,
+    "message_passing": message_passing.compute,
+    **packages.JOBS,
     "charges": charges.compute,
     "bonds": bonds.compute,
     "rebuilds": rebuilds.compute,
@@ -56,7 +60,7 @@ JOBS: dict[str, Job] = {
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
 }
-ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds")
+ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds", "message_passing")
 
 
 def jobs_on(n_ranks: int) -> str:

@@ -1,0 +1,239 @@
+"""A force model out of an energy model: something that maps a ``Graph`` to energies of its nodes.
+
+Forces are the energy's gradient at the positions of nodes, ghosts' summed into their owners, and the virial is that
+under one strain of positions and cell. Each rank differentiates the energy of its own atoms; what other ranks' energies
+owe to features of these atoms arrives through the adjoint of ``refresh_neighbors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from mdrun.context import DistributedContext, current_dd_context
+from mdrun.domain import Domain
+from mdrun.fixed_shapes import GraphPadder
+from mdrun.graph import Evaluation, Graph, GraphView
+from mdrun.nodes import Nodes
+from mdrun.potentials.base import Forces
+from mdrun.potentials.precision import DOUBLE, Precision
+from mdrun.verbs import sum_into_owners
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an energy model asks of the driver, in its attribute ``needs``.
+
+    Attributes:
+        reach: how a layer learns of neighbours that other ranks own. "refresh": the model calls ``refresh_neighbors``
+            before each layer that reads neighbours, but the first. "wide": it calls nothing; ghosts as far away as
+            all layers reach are computed here too.
+        all_nodes: it builds its own graph, from the positions of all atoms.
+        compiles: ``forward`` may be compiled, and is where ``--compile`` asks for it.
+        direct_forces: ``forward`` returns (energies, forces (n_owned, 3) eV/Å) or, with (3, 3) eV of the owned nodes'
+            share of -dE/dstrain, (energies, forces, virial): forces that are no energy's gradient.
+        dtypes: that it computes in; the first where what ``--precision`` asks for isn't among them.
+    """
+
+    reach: str = "refresh"
+    all_nodes: bool = False
+    direct_forces: bool = False
+    compiles: bool = False
+    dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
+
+
+class EnergyModel(Protocol):
+    """A ``torch.nn.Module`` or anything alike; with ``needs`` where the defaults of ``Needs`` don't fit.
+
+    Attributes:
+        cutoff: Å, of the edges.
+        n_layers: how many times in a row atoms learn of their neighbours.
+    """
+
+    cutoff: float
+    n_layers: int
+
+    def forward(self, graph: Graph) -> Tensor:
+        """(n_nodes,) or (n_owned,) eV; those of owned nodes count.
+
+        Every rank calls it, those without atoms too: no way around a layer for graphs without nodes or edges, since
+        the others would wait for this rank in the layers' exchanges and in their adjoints.
+        """
+        ...
+
+
+def is_energy_model(model: Any) -> bool:
+    """Whether it has what ``EnergyModel`` asks for."""
+    return all(hasattr(model, name) for name in ("forward", "cutoff", "n_layers"))
+
+
+class GraphModel:
+    """The force model.
+
+    Args:
+        model: see ``EnergyModel``; its parameters get frozen.
+        numbers: atomic numbers of the structure's types.
+        name: as the start-up panel shows it.
+    """
+
+    runs_torch = True
+    wants_compiling = False
+    compiler = "inductor"
+
+    def __init__(self, model: Any, numbers: tuple[int, ...], name: str) -> None:
+        self.model, self._label = model, name
+        self.needs: Needs = getattr(model, "needs", None) or Needs()
+        self._numbers = numbers
+        self._precision = DOUBLE
+        self._compiled: Callable[[Graph], Tensor] | None = None
+        self._placed: tuple[torch.device, torch.dtype] | None = None
+        self._view = GraphView(numbers, self.cutoff)
+        if isinstance(model, torch.nn.Module):
+            model.eval().requires_grad_(False)
+
+    @property
+    def name(self) -> str:
+        return f"{self._label} ({str(self.dtype).removeprefix('torch.')})"
+
+    @property
+    def cutoff(self) -> float:
+        return float(self.model.cutoff)
+
+    @property
+    def ghost_reach(self) -> float:
+        """Å; see ``Domain``."""
+        return self.cutoff * int(self.model.n_layers) if self.needs.reach == "wide" else 0.0
+
+    @property
+    def needs_all_nodes(self) -> bool:
+        return self.needs.all_nodes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user is told before the run."""
+        if not self.needs.direct_forces:
+            return ()
+        return (
+            f"model {self.name} gives forces that are no gradient of its energy: no ensemble conserves anything, and "
+            "the change of energy at the end is the model's, not the time step's",
+        )
+
+    @property
+    def precision(self) -> Precision:
+        return self._precision
+
+    @precision.setter
+    def precision(self, precision: Precision) -> None:
+        self._precision = precision
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the model computes in; positions, and sums over nodes, are in float64 always."""
+        wanted = torch.float64 if self._precision is DOUBLE else torch.float32
+        return wanted if wanted in self.needs.dtypes else self.needs.dtypes[0]
+
+    def distributed_setup(self, context: DistributedContext) -> None:
+        hook = getattr(self.model, "distributed_setup", None)
+        if hook is not None:
+            hook(context)
+
+    def distributed_teardown(self) -> None:
+        hook = getattr(self.model, "distributed_teardown", None)
+        if hook is not None:
+            hook()
+
+    def __call__(self, domain: Domain, totals: bool) -> Forces:
+        self._place(domain.backend.device)
+        if not self._view.knows(domain):
+            self._view.adopt(domain, self._choose_nodes(domain))
+        nodes = self._view.nodes
+        evaluation = self._view.evaluation(domain, self.dtype, totals)
+        with _showing(nodes), torch.set_grad_enabled(not self.needs.direct_forces):
+            if self.needs.direct_forces:
+                return self._as_told(evaluation.graph, totals)
+            forward = self._compiled_forward if self.is_compiled_here else self.model.forward
+            energy = self._energy(forward(evaluation.graph), evaluation.graph)
+            return self._differentiate(energy, evaluation, totals)
+
+    @property
+    def is_compiled_here(self) -> bool:
+        """Whether graphs are padded to fixed shapes and go through compiled code."""
+        return self.wants_compiling and self.may_compile
+
+    @property
+    def may_compile(self) -> bool:
+        return self.needs.compiles and not self.needs.direct_forces
+
+    def _compiled_forward(self, graph: Graph) -> Tensor:
+        """Energies of the owned nodes, of a graph whose shapes seldom change."""
+        context = current_dd_context()
+        padder = context.graph_padder = context.graph_padder or GraphPadder()
+        padded = context.maybe_pad_graph(graph)
+        if context.halo_meta is not None:
+            context.halo_meta = padder.pad_meta(context.halo_meta, padded)
+        if self._compiled is None:
+            self._compiled = torch.compile(self.model.forward, dynamic=False, backend=self.compiler)
+        energies = self._compiled(padded)
+        if context.halo_meta is not None:
+            context.halo_meta = self._view.nodes.halo_meta
+        return padder.unpad(energies, graph.n_owned) if context.cap_atoms else energies
+
+    def _choose_nodes(self, domain: Domain) -> Nodes:
+        is_wide = self.needs.reach == "wide" and domain.comm.size > 1  # one rank owns what its layers reach
+        return current_dd_context().strategy.nodes(domain, is_wide)
+
+    def _place(self, device: torch.device) -> None:
+        if self._placed != (device, self.dtype):
+            self._placed = (device, self.dtype)
+            if hasattr(self.model, "to"):
+                self.model.to(device=device, dtype=self.dtype)
+
+    def _as_told(self, graph: Graph, totals: bool) -> Forces:
+        energies, forces, *virials = self.model.forward(graph)
+        energy = float(self._energy(energies, graph)) if totals else None
+        return Forces(forces.double(), energy, virials[0].double().cpu() if totals and virials else None)
+
+    def _energy(self, energies: Tensor, graph: Graph) -> Tensor:
+        """() float64 eV, of the owned nodes."""
+        if energies.ndim == 2 and energies.shape[1] == 1:
+            energies = energies[:, 0]
+        if energies.shape == (graph.n_nodes,):
+            energies = energies[graph.owned]
+        if energies.shape != (graph.n_owned,):
+            raise ValueError(
+                f"model {self.name} returned energies of shape {tuple(energies.shape)}; one for each of "
+                f"{graph.n_nodes} nodes, or of the {graph.n_owned} owned ones, was expected"
+            )
+        return energies.sum(dtype=torch.float64)
+
+    def _differentiate(self, energy: Tensor, evaluation: Evaluation, totals: bool) -> Forces:
+        strain = evaluation.strain
+        at = [evaluation.leaf] if strain is None else [evaluation.leaf, strain]
+        if energy.requires_grad:
+            slopes = torch.autograd.grad(energy, at, allow_unused=True, materialize_grads=True)
+        else:  # of a model that doesn't look at positions
+            slopes = tuple(torch.zeros_like(x) for x in at)
+        forces = -sum_into_owners(slopes[0])
+        if strain is None:
+            return Forces(forces)
+        virial = -(slopes[1] + slopes[1].T) / 2
+        return Forces(forces, float(energy.detach()), virial.cpu())
+
+
+@contextmanager
+def _showing(nodes: Nodes) -> Iterator[None]:
+    """The active context with the graph's nodes in place of the domain's rows, so that verbs mean those."""
+    context = current_dd_context()
+    before = replace(context)
+    context.halo_meta, context.gather_meta = nodes.halo_meta, nodes.gather_meta
+    context.owned_offset, context.policy = nodes.owned_offset, nodes.policy or before.policy
+    try:
+        yield
+    finally:
+        context.halo_meta, context.gather_meta = before.halo_meta, before.gather_meta
+        context.owned_offset, context.policy = before.owned_offset, before.policy

@@ -1,0 +1,33 @@
+"""From ``--strategy`` to a strategy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mdrun.errors import InputError
+from mdrun.strategies.gather import NodePartition, NodeReplicate
+from mdrun.strategies.halo import HaloStrategy
+
+STRATEGIES: dict[str, type[HaloStrategy]] = {s.name: s for s in (HaloStrategy, NodePartition, NodeReplicate)}
+
+
+def choose_strategy(wanted: str, model: Any) -> HaloStrategy:
+    """The strategy of that name; for "auto" the cheapest that serves the model.
+
+    A rank never has more nodes under the halo than with all atoms, so the halo is taken wherever the model allows it;
+    a model with ``needs_all_nodes``, which builds its own graph, gets the node partition.
+
+    Raises:
+        InputError: the model can't run so.
+    """
+    needs_all = bool(getattr(model, "needs_all_nodes", False))
+    name = wanted if wanted != "auto" else "partition" if needs_all else "halo"
+    strategy = STRATEGIES[name]()
+    if needs_all and not isinstance(strategy, NodePartition):
+        raise InputError(f"model {model.name} needs all atoms on every rank: --strategy {name} can't give them.")
+    if getattr(model, "ghost_reach", 0.0) and not strategy.has_wide:
+        raise InputError(
+            f"model {model.name} has layers that can't be reached between ranks: --strategy {name} does not serve it; "
+            "leave --strategy auto."
+        )
+    return strategy

@@ -1,0 +1,154 @@
+"""What the adapters take and refuse; those of packages are skipped where the package is missing."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ase.calculators.emt import EMT as ASEsEMT
+from ase.calculators.lj import LennardJones
+
+from mdrun.errors import InputError
+from mdrun.potentials.adapters.packages import FORCED, needed
+from mdrun.potentials.base import UnknownSpecies
+from mdrun.potentials.catalogue import ENTRIES, serving
+from mdrun.potentials.registry import default_model, load_model, refuse_unasked_code, with_absolute_paths
+from tests.models.packages import one_copper, rocksalt, seeded_mace, slab
+from tests.systems import evaluate, species_of
+
+
+@pytest.mark.parametrize(
+    "make", [pytest.param(slab, id="slab"), pytest.param(one_copper, id="one atom in a skewed cell")]
+)
+def test_an_ase_calculator_gives_on_one_rank_what_it_gives_by_itself(make):
+    atoms = make()
+    result = evaluate(atoms, load_model("ase:ase.calculators.emt:EMT", species_of(atoms)))
+    atoms.calc = ASEsEMT()
+    assert result.energy == pytest.approx(atoms.get_potential_energy(), rel=1e-12)
+    np.testing.assert_allclose(result.forces, atoms.get_forces(), rtol=0, atol=1e-11)
+    if atoms.pbc.all():
+        np.testing.assert_allclose(result.stress, atoms.get_stress(voigt=False), rtol=0, atol=1e-12)
+
+
+def test_arguments_of_an_ase_calculator_stand_behind_its_name_or_in_a_file(tmp_path):
+    atoms = slab()
+    (tmp_path / "lj.toml").write_text("sigma = 2.3\nepsilon = 0.4\nsmooth = true\n")
+    spec = f"ase:ase.calculators.lj:LennardJones,toml={tmp_path / 'lj.toml'},rc=6"
+    result = evaluate(atoms, load_model(spec, (29,)))
+    atoms.calc = LennardJones(sigma=2.3, epsilon=0.4, smooth=True, rc=6)
+    assert result.energy == pytest.approx(atoms.get_potential_energy(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("ase:LennardJones", "a module and a class"),
+        ("ase:no.such.module:X", "can't be made"),
+        ("ase:ase.calculators.lj:Nothing", "can't be made"),
+        ("ase:pathlib:Path", "no ASE calculator"),
+        ("ase:ase.calculators.lj:LennardJones,reach=far", "a length"),
+        ("ase:ase.calculators.lj:LennardJones,toml=none.toml", "can't be read"),
+        ("mace", "mace takes a model file"),
+        ("mace:none.model", "does not exist"),
+        ("chgnet:0.3.0,modal=1", "takes no options"),
+    ],
+)
+def test_what_an_adapter_cannot_take_is_refused(spec, words):
+    with pytest.raises(InputError, match=words):
+        load_model(spec, (29,))
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sevenn", None)
+    with pytest.raises(InputError, match=r"pip install 'mdrun\[sevennet\]'"):
+        needed("sevenn", "sevennet")
+
+
+@pytest.mark.parametrize("spec", ["mace:a.model", "lj + mace:a.model,head=x", "sevennet:my.pth", "chgnet:my.tar"])
+def test_a_pickle_loads_with_the_users_leave_alone(spec):
+    with pytest.raises(InputError, match="--trust-model"):
+        refuse_unasked_code(spec, False)
+    refuse_unasked_code(spec, True)
+
+
+@pytest.mark.parametrize("spec", ["sevennet", "sevennet:7net-MF-0,modal=PBE", "chgnet", "chgnet:r2scan", "lj", "eam:x"])
+def test_weights_inside_a_package_need_no_leave(spec):
+    refuse_unasked_code(spec, False)
+
+
+def test_a_run_that_names_a_pickle_is_refused_before_it_is_opened(tmp_path):
+    from tests.cli.launcher import call
+
+    marker, model = tmp_path / "ran", tmp_path / "evil.model"
+
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (marker,))
+
+    torch.save(Evil(), model)
+    slab().write(tmp_path / "slab.xyz")
+    found = call("simulate", tmp_path / "slab.xyz", "--model", f"mace:{model}", "--out", tmp_path / "run", cwd=tmp_path)
+    assert found.code == 2
+    assert "--trust-model" in found.err
+    assert not marker.exists()
+
+
+def test_paths_that_a_run_keeps_are_absolute_and_names_of_weights_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.model").touch()
+    assert with_absolute_paths("mace:a.model") == f"mace:{tmp_path / 'a.model'}"
+    assert with_absolute_paths("ase:m:C,toml=a.toml,x=1") == f"ase:m:C,toml={tmp_path / 'a.toml'},x=1"
+    for spec in ("sevennet:7net-MF-0,modal=PBE", "chgnet:r2scan", "chgnet"):
+        assert with_absolute_paths(spec) == spec
+
+
+def test_without_a_model_the_error_lists_what_would_serve():
+    with pytest.raises(InputError, match="sevennet"):
+        default_model((11, 17))
+    assert [entry.spec for entry in serving((84,))] == ["chgnet", "chgnet:r2scan"]
+
+
+def test_mdrun_models_prints_a_line_for_each(tmp_path):
+    from tests.cli.launcher import call
+
+    found = call("models", cwd=tmp_path)
+    assert found.code == 0
+    assert all(any(line.startswith(entry.spec) for line in found.out.splitlines()) for entry in ENTRIES)
+
+
+@pytest.mark.parametrize("name", ["7net-0", "7net-MF-0", "7net-l3i5"])
+def test_what_the_catalogue_says_of_sevennet_is_so(name):
+    util = pytest.importorskip("sevenn.util", reason="bash scripts/models.sh")
+    net = util.load_checkpoint(name).build_model()
+    entry = next(e for e in ENTRIES if e.spec.startswith(f"sevennet:{name}"))
+    assert float(entry.cutoff) == net.cutoff
+    assert int(entry.layers) == sum(key.endswith("_convolution") for key, _ in net.named_children())
+    assert all(entry.covers((z,)) == (z in net.type_map) for z in range(1, 119))
+
+
+def test_sevennet_asks_for_a_modal_and_knows_its_elements():
+    pytest.importorskip("sevenn", reason="bash scripts/models.sh")
+    with pytest.raises(InputError, match="R2SCAN, PBE"):
+        load_model("sevennet:7net-MF-0", (11,))
+    with pytest.raises(UnknownSpecies, match="Po"):
+        load_model("sevennet", (84,))
+
+
+def test_a_mace_file_gives_what_the_model_gives_and_leaves_torch_as_it_was(tmp_path):
+    if importlib.util.find_spec("mace") is None:  # not imported yet: what it does to the process is what is tested
+        pytest.skip("bash scripts/models.sh")
+    os.environ.pop(FORCED, None)
+    torch.save(copy.deepcopy(seeded_mace()), tmp_path / "small.model")
+    model = load_model(f"mace:{tmp_path / 'small.model'}", (11, 17))
+    assert model.cutoff == 4.5
+    assert np.isfinite(evaluate(rocksalt(), model).energy)
+    assert torch.get_default_dtype() == torch.float32
+    assert FORCED not in os.environ
+    with pytest.raises(UnknownSpecies, match="Xe"):
+        load_model(f"mace:{tmp_path / 'small.model'}", (54,))
