@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching, dispatcher
+from numba.core import caching, codegen, dispatcher
 
 # Compiled into kernels of other files, which Numba alone would go on loading when one of these has changed.
 INLINED = (
@@ -41,8 +41,27 @@ def keep_kernels() -> Path | None:
     if not config.CACHE_DIR:
         usable = (str(path) for path in candidates(os.environ) if _is_ours(path))
         config.CACHE_DIR = next(usable, "")
+    codegen.CPUCodeLibrary._optimize_final_module = _optimize_alone  # type: ignore[method-assign]
     dispatcher.FunctionCache = _SharedCache if config.CACHE_DIR else _no_cache  # type: ignore[attr-defined]
     return Path(config.CACHE_DIR) if config.CACHE_DIR else None
+
+
+_optimize = codegen.CPUCodeLibrary._optimize_final_module
+
+
+def _optimize_alone(library: Any) -> None:
+    """Optimize a kernel with what is linked into it, and let it keep that for itself.
+
+    Left visible, a function that was linked in gives way to the copy of it that the process compiled before and
+    optimized once less: a process that compiles and one that loads then differ in the last bit. Hidden before it is
+    optimized, it would be inlined, and slower.
+    """
+    _optimize(library)
+    parts = (part._get_module_for_linking() for part in library._linking_libraries)
+    linked = {function.name for part in parts for function in part.functions}
+    for function in library._final_module.functions:
+        if function.name in linked and not function.is_declaration:
+            function.linkage = "internal"
 
 
 def candidates(env: Mapping[str, str]) -> Iterator[Path]:

@@ -177,6 +177,4 @@ def smallest_stretch(deformation: Tensor) -> float:
 def mapped(rows: Tensor, matrix: Tensor) -> Tensor:
     """(n, 3) rows @ matrix, (3, 3), with the same bits wherever in memory the rows lie; a library's product has not."""
     m = matrix.to(rows)
-    if not rows.is_cpu:
-        return rows @ m
     return rows[:, :1] * m[0] + rows[:, 1:2] * m[1] + rows[:, 2:] * m[2]

@@ -90,6 +90,27 @@ def test_one_kernel_compiled_for_two_types_at_once_serves_both(folder):
     assert answer(child(folder, "float64"))[1] == answer(child(folder, "float32"))[1] == 0
 
 
+FORCES = """
+import hashlib
+from mdrun.cache import keep_kernels
+keep_kernels()
+import torch
+from ase.build import bulk
+from mdrun.potentials.stillinger_weber import StillingerWeber
+from tests.systems import evaluate
+atoms = bulk("Si", cubic=True) * 6
+atoms.rattle(0.1, seed=1)
+print(hashlib.sha256(evaluate(atoms, StillingerWeber.load(None, (14,))).forces.tobytes()).hexdigest())
+"""
+
+
+def test_kernels_that_were_compiled_and_loaded_give_the_same_bits(tmp_path):
+    command = [sys.executable, "-c", FORCES]
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    compiled, loaded = (subprocess.run(command, env=env, capture_output=True, text=True, check=True) for _ in range(2))
+    assert compiled.stdout == loaded.stdout
+
+
 @pytest.mark.parametrize("damage", ["index", "code", "both"])
 def test_damaged_files_are_written_anew(folder, damage):
     answer(child(folder, "float64"))

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mdrun.cell import mapped
 from mdrun.decompose.partition import Partition
 from mdrun.neighbors.grid import BLOCK_BITS, grid_within
 from mdrun.neighbors.torch_list import TorchNeighborList, bin_numbers, bins_of
@@ -29,7 +28,7 @@ class TorchBackend:
         return TorchNeighborList(self.device)
 
     def folded(self, positions: Tensor, cell: Tensor, pbc: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        frac = mapped(positions, self._here("inverse", torch.linalg.inv(cell)))
+        frac = positions @ self._here("inverse", torch.linalg.inv(cell))
         periodic = torch.tensor(pbc, device=self.device)
         shifts = torch.where(periodic, -torch.floor(frac), 0.0)
         # -5e-17 + 1 rounds to 1.0: such an atom is put on the lower face, where its image lies.
@@ -86,11 +85,11 @@ class TorchBackend:
     ) -> Tensor:
         if not len(positions):
             return positions.new_zeros(())
-        packed[: len(positions), :3] = positions + mapped(shifts, self._here("cell", cell))
-        return (positions - mapped(then, self._here("strain", strain))).square().sum(dim=1).amax()
+        packed[: len(positions), :3] = positions + shifts @ self._here("cell", cell)
+        return (positions - then @ self._here("strain", strain)).square().sum(dim=1).amax()
 
     def images(self, packed: Tensor, rows: Tensor, shifts: Tensor, cell: Tensor) -> Tensor:
-        return packed[rows, :3] + mapped(shifts, self._here("cell", cell))
+        return packed[rows, :3] + shifts @ self._here("cell", cell)
 
     def to_single(self, packed: Tensor, origin: np.ndarray, single: Tensor) -> None:
         offset = self._here("origin", torch.from_numpy(np.append(origin, 0.0)))

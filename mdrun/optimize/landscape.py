@@ -150,8 +150,7 @@ class Landscape:
         """(w, v) of all others, one after another, with each of the vectors; summed over ranks in one collective."""
         local = torch.cat([_products_of_rows(w.rows, vectors.rows) for w in others]).cpu()
         if self.comm.rank == 0:  # what every rank holds is counted once
-            # by a sum of its own: a library's product of so few numbers has bits that follow where they lie
-            local += (torch.cat([w.cell for w in others])[:, None] * vectors.cell).sum(dim=2)
+            local += torch.cat([w.cell for w in others]) @ vectors.cell.T
         return self.comm.all_sum(local).numpy()
 
     def shortened(self, step: Vector, longest: float) -> tuple[Vector, float]:

@@ -361,13 +361,16 @@ def test_what_is_conserved_does_not_drift_in_ten_thousand_steps(name):
 @pytest.mark.parametrize("name", ["mtk", "stochastic"])
 @pytest.mark.parametrize("system", ["argon", "copper"])
 def test_the_box_does_not_drift_in_fifty_thousand_steps(name, system):
-    """The slope of the volume over blocks is zero within five of its errors, and small beside the fluctuation."""
+    """The slope of the volume over blocks is zero within five of its errors, and small beside the fluctuation.
+
+    Argon under 0.05 GPa: at no pressure the liquid of a short cutoff is near to boiling, and its volume wanders far.
+    """
     if system == "argon":
-        atoms, model, kelvin, softness = argon_liquid(3), smooth_argon(), 95, 50.0
+        atoms, model, kelvin, softness, pressure = argon_liquid(3), smooth_argon(), 95, 10.0, 0.05
     else:
-        atoms, kelvin, softness = warmed(bulk("Cu", a=3.615, cubic=True) * 3, 600), 300, 1.0
+        atoms, kelvin, softness, pressure = warmed(bulk("Cu", a=3.615, cubic=True) * 3, 600), 300, 1.0, 0.0
         model = EAM.from_file(DATA / "potentials" / "Cu_mishin1.eam.alloy", (29,))
-    integrator = barostat(name, atoms, kelvin, 0.0, 2 * FS, period=1000 * FS, compressibility=softness)
+    integrator = barostat(name, atoms, kelvin, pressure * GPA, 2 * FS, period=1000 * FS, compressibility=softness)
     _, cells = cells_of(atoms, model, integrator, 50000, every=50)
     volumes = np.abs(np.linalg.det(cells[200:]))
     blocks = volumes[: len(volumes) // 20 * 20].reshape(20, -1).mean(axis=1)
