@@ -18,8 +18,6 @@ from tests.ranks.launcher import launch
 RANKS = (1, 2, 3, 4)
 # CHGNet takes the angle of bonds that are nearly in line from its cosine: in float32 much of it is lost, there as here.
 SINGLE = {"chgnet": 1e-4}
-# SevenNet's calculator was written for float32, and made to compute in float64 it keeps some 2e-8 eV/Å of that.
-DOUBLE = {"sevennet": 1e-7, "sevennet modal": 1e-7}
 Found = dict[str, np.ndarray]
 
 kinds = pytest.mark.parametrize("kind", PACKAGES)
@@ -49,7 +47,7 @@ systems: Callable = pytest.mark.parametrize("name", SYSTEMS)
 @systems
 def test_energy_forces_and_stress_are_those_of_the_packages_own_calculator(kind, n_ranks, name):
     found, expected = found_on(n_ranks, kind), truth(kind, name)
-    for precision, close in (("double", DOUBLE.get(kind, 1e-10)), ("single", SINGLE.get(kind, 2e-5))):
+    for precision, close in (("double", 1e-10), ("single", SINGLE.get(kind, 2e-5))):
         key = f"{name}/{precision}"
         np.testing.assert_allclose(found[f"{key}/forces"], expected.forces, rtol=0, atol=close)
         assert float(found[f"{key}/energy"]) == pytest.approx(expected.energy, rel=0, abs=close * len(SYSTEMS[name]()))
