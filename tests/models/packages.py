@@ -131,7 +131,9 @@ def _sevennet_calculator(kind: str) -> Calculator:
 
     def remembering(*args: Any, **kwargs: Any) -> dict[str, Any]:
         graph = build(*args, **kwargs)
-        kept.update({name: torch.from_numpy(np.array(graph[name], dtype=float)) for name in ("edge_vec", "cell_volume")})
+        kept.update(
+            {name: torch.from_numpy(np.array(graph[name], dtype=float)) for name in ("edge_vec", "cell_volume")}
+        )
         return graph
 
     sevenn.calculator.unlabeled_atoms_to_graph = remembering
