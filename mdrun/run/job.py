@@ -21,7 +21,16 @@ from mdrun.run.checkpoint import CheckpointFile
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import CHECKPOINT, CONFIG, RANKS, THERMO, TRAJECTORY, RunDirectory
 from mdrun.run.ensembles import make_integrator
-from mdrun.run.ranks import Balance, RankFigures, RanksFile, balance, figures_of_all, peak_memory_bytes
+from mdrun.run.ranks import (
+    Balance,
+    ExchangeFigures,
+    RankFigures,
+    RanksFile,
+    balance,
+    exchanges_of_all,
+    figures_of_all,
+    peak_memory_bytes,
+)
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
 from mdrun.run.simulation import Observer, Simulation, run, start
@@ -47,6 +56,7 @@ class Outcome:
     reason: str = "all steps done"
     exit_code: int = EXIT_OK
     averages: Averages | None = None
+    exchanges: tuple[ExchangeFigures, ...] = ()
 
     @property
     def steps_per_second(self) -> float:
@@ -163,7 +173,10 @@ class Job:
         ranks = figures_of_all(sim)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
-        return Outcome(shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code, averages)
+        return Outcome(
+            shared, ranks, balance(ranks), first, last, sim.step, seconds, reason, exit_code, averages,
+            tuple(exchanges_of_all(sim)),
+        )  # fmt: skip
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
@@ -209,6 +222,7 @@ class Job:
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
                 "balance": asdict(outcome.balance) if outcome else None,
                 "rank_figures": [asdict(r) for r in figures],
+                "exchanges": [asdict(e) for e in outcome.exchanges] if outcome else [],
                 "averages": averages_in_words(outcome.averages) if outcome and outcome.averages else None,
                 "versions": versions(),
             }
