@@ -10,6 +10,7 @@ import numpy as np
 from mdrun.comm import Comm
 from tests.ranks.jobs import (
     bonds,
+    calculators,
     charges,
     dynamics,
     halo,
@@ -51,6 +52,7 @@ JOBS: dict[str, Job] = {
     "halo": halo.compute,
     "message_passing": message_passing.compute,
     **packages.JOBS,
+    "calculators": calculators.compute,
     "charges": charges.compute,
     "bonds": bonds.compute,
     "rebuilds": rebuilds.compute,
