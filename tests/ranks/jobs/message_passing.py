@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from mdrun import current_dd_context, units
 from mdrun.comm import Comm
-from mdrun.exchanges import EXCHANGES, FORCES
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.graph_model import Needs
 from mdrun.potentials.precision import PRECISIONS
@@ -115,25 +114,7 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
             if result.stress is not None:
                 found[f"{name}/{kind}/stress"] = result.stress
         found[f"{name}/rows"] = on_each_rank(comm, counted.n_rows)
-    return found | _exchanged(comm) | _moving(comm)
-
-
-def _exchanged(comm: Comm) -> dict[str, np.ndarray]:
-    """Bytes of each exchange of one evaluation on each rank, and the rows that it sends on the way there and back."""
-    atoms = gold_copper()
-    model = force_model(atoms, net_of(atoms))
-    EXCHANGES.reset()
-    evaluate(atoms, model, comm)
-    meta = model._view.nodes.halo_meta
-    rows = [sum(n for rank, n in enumerate(sizes) if rank != comm.rank) for sizes in (meta.send_sizes, meta.recv_sizes)]
-    names = ("layer 2", "layer 3", FORCES)
-    tallies = [EXCHANGES.tallies[name] for name in names] if comm.size > 1 else []
-    return {
-        "exchanged/names": np.array([n in names for n in EXCHANGES.tallies]),
-        "exchanged/bytes": on_each_rank(comm, *(tally.bytes for tally in tallies)),
-        "exchanged/rows": on_each_rank(comm, *rows),
-        "exchanged/seconds": on_each_rank(comm, *(tally.seconds for tally in tallies)),
-    }
+    return found | _moving(comm)
 
 
 def _moving(comm: Comm) -> dict[str, np.ndarray]:
