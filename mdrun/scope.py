@@ -10,6 +10,7 @@ from mdrun.clock import timed
 from mdrun.context import DistributedContext, activate_dd_context
 from mdrun.domain import Domain
 from mdrun.errors import SimulationError
+from mdrun.exchanges import EXCHANGES
 from mdrun.late import Late
 from mdrun.potentials.base import ForceModel, Forces, setup, teardown
 from mdrun.strategies.halo import HaloStrategy
@@ -51,6 +52,7 @@ class Scope:
                 Where the backend looks late, ``look_back`` raises it for an evaluation without totals.
         """
         self.strategy.publish(self.context, domain)
+        EXCHANGES.begin()
         with activate_dd_context(self.context):
             result = self.model(domain, totals)
         result.forces = result.forces.detach()  # the graph of one step would hold on to all that came before

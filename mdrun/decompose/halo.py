@@ -17,6 +17,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from mdrun.comm import Comm
+from mdrun.exchanges import EXCHANGES
 
 ROUNDING = 1e-10  # fractional: an image exactly at the ghost width is not lost to the last bit
 
@@ -170,37 +171,39 @@ class _Refresh(torch.autograd.Function):
     """Owned rows → padded rows, each ghost a copy of its owner. The adjoint is ``_Fold``."""
 
     @staticmethod
-    def forward(ctx, owned: Tensor, meta: HaloMeta, comm: Comm) -> Tensor:
-        ctx.meta, ctx.comm = meta, comm
-        ghosts = ghost_rows(owned, meta, comm)
+    def forward(ctx, owned: Tensor, meta: HaloMeta, comm: Comm, name: str | None) -> Tensor:
+        ctx.meta, ctx.comm, ctx.name = meta, comm, name
+        with EXCHANGES.counted(name, comm):
+            ghosts = ghost_rows(owned, meta, comm)
         n_spare = meta.n_padded - len(owned) - len(ghosts)
         return torch.cat([owned, ghosts, *([owned.new_zeros((n_spare, *owned.shape[1:]))] if n_spare else [])])
 
     @staticmethod
     def backward(ctx, *grads):
-        return _Fold.apply(grads[0], ctx.meta, ctx.comm), None, None
+        return _Fold.apply(grads[0], ctx.meta, ctx.comm, ctx.name), None, None, None
 
 
 class _Fold(torch.autograd.Function):
     """Padded rows → owned rows, each the sum of itself and of its ghosts everywhere. The adjoint is ``_Refresh``."""
 
     @staticmethod
-    def forward(ctx, padded: Tensor, meta: HaloMeta, comm: Comm) -> Tensor:
-        ctx.meta, ctx.comm = meta, comm
+    def forward(ctx, padded: Tensor, meta: HaloMeta, comm: Comm, name: str | None) -> Tensor:
+        ctx.meta, ctx.comm, ctx.name = meta, comm, name
         ghosts = padded[meta.n_owned : meta.n_owned + sum(meta.recv_sizes)]
-        home = comm.exchange(ghosts, meta.recv_sizes, meta.send_sizes)
+        with EXCHANGES.counted(name, comm):
+            home = comm.exchange(ghosts, meta.recv_sizes, meta.send_sizes)
         return padded[: meta.n_owned].index_add(0, meta.send_indices, home)
 
     @staticmethod
     def backward(ctx, *grads):
-        return _Refresh.apply(grads[0], ctx.meta, ctx.comm), None, None
+        return _Refresh.apply(grads[0], ctx.meta, ctx.comm, ctx.name), None, None, None
 
 
-def refresh(owned: Tensor, meta: HaloMeta, comm: Comm) -> Tensor:
-    """(n_padded, ...) from (n_owned, ...), differentiable any number of times."""
-    return _Refresh.apply(owned, meta, comm)
+def refresh(owned: Tensor, meta: HaloMeta, comm: Comm, name: str | None = None) -> Tensor:
+    """(n_padded, ...) from (n_owned, ...), differentiable any number of times; ``name`` as in ``EXCHANGES``."""
+    return _Refresh.apply(owned, meta, comm, name)
 
 
-def fold(padded: Tensor, meta: HaloMeta, comm: Comm) -> Tensor:
-    """(n_owned, ...) from (n_padded, ...), differentiable any number of times."""
-    return _Fold.apply(padded, meta, comm)
+def fold(padded: Tensor, meta: HaloMeta, comm: Comm, name: str | None = None) -> Tensor:
+    """(n_owned, ...) from (n_padded, ...), differentiable any number of times; ``name`` as in ``EXCHANGES``."""
+    return _Fold.apply(padded, meta, comm, name)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 from mdrun.potentials.catalogue import ENTRIES
+from mdrun.potentials.registry import PLUG_INS
 from mdrun.report.console import forgive_glyphs, make_console, make_table
 
 NOTES = (
@@ -22,6 +25,8 @@ def show_models() -> None:
     for entry in ENTRIES:
         shown = (entry.spec, entry.state, entry.species, entry.cutoff, entry.layers, entry.halo, entry.licence)
         table.add_row(*(text.replace("[", r"\[") for text in shown))
+    for point in entry_points(group=PLUG_INS):
+        table.add_row(f"{point.name}:...", f"plug-in {point.value.partition(':')[0]}", *["the plug-in's"] * 5)
     console.print(table)
     for note in NOTES:
         console.print(note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from mdrun.domain import Domain
 from mdrun.report.averages import show_averages
 from mdrun.report.console import make_table, show_named
 from mdrun.run.job import Outcome
-from mdrun.run.ranks import RankFigures
+from mdrun.run.ranks import ExchangeFigures, RankFigures
 from mdrun.run.setup import Shared
 from mdrun.run.simulation import Simulation
 
@@ -114,6 +114,8 @@ def show_ranks(console: Console, outcome: Outcome) -> None:
     """Rank table, balance, advice."""
     for table in rank_tables(console, outcome.ranks):
         console.print(table)
+    if outcome.exchanges:
+        console.print(exchange_table(console, outcome.exchanges))
     b = outcome.balance
     console.print(
         f"imbalance {b.imbalance:.2f} (max/mean), halo fraction {b.halo_fraction:.2f}, "
@@ -156,6 +158,19 @@ TIME_COLUMNS: dict[str, Cell] = {
     "integrate s": lambda r: f"{r.integration_s:.2f}",
     "output s": lambda r: f"{r.output_s:.2f}",
 }
+
+
+def exchange_table(console: Console, exchanges: Sequence[ExchangeFigures]) -> Table:
+    """A row for each exchange between a model's layers: what the ranks sent, and how long it took them."""
+    table = make_table(console)
+    for name in ("exchange", "kB/step", "most", "s", "longest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in dict.fromkeys(e.exchange for e in exchanges):
+        of_it = [e for e in exchanges if e.exchange == name]
+        sent, seconds = [e.bytes_per_step / 1000 for e in of_it], [e.seconds for e in of_it]
+        figures = (np.mean(sent), max(sent)), (np.mean(seconds), max(seconds))
+        table.add_row(name, *(f"{v:.1f}" for v in figures[0]), *(f"{v:.2f}" for v in figures[1]))
+    return table
 
 
 def rank_tables(console: Console, ranks: list[RankFigures]) -> list[Table]:

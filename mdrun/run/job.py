@@ -27,7 +27,15 @@ from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.pulse import Pulse
-from mdrun.run.ranks import Balance, RankFigures, balance, figures_of_all, peak_memory_bytes
+from mdrun.run.ranks import (
+    Balance,
+    ExchangeFigures,
+    RankFigures,
+    balance,
+    exchanges_of_all,
+    figures_of_all,
+    peak_memory_bytes,
+)
 from mdrun.run.resume import Past, as_it_was, empty_then, find_past, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
@@ -55,6 +63,7 @@ class Outcome:
     reason: str = "all steps done"
     exit_code: int = EXIT_OK
     averages: Averages | None = None
+    exchanges: tuple[ExchangeFigures, ...] = ()
 
     @property
     def is_stopped(self) -> bool:
@@ -241,8 +250,10 @@ class Job(Witness):
             sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
-        n_steps = sim.step - self._first_step
-        return Outcome(shared, ranks, balance(ranks), first, last, n_steps, seconds, reason, exit_code, averages)
+        n_steps, exchanges = sim.step - self._first_step, tuple(exchanges_of_all(sim))
+        return Outcome(
+            shared, ranks, balance(ranks), first, last, n_steps, seconds, reason, exit_code, averages, exchanges
+        )
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
@@ -316,6 +327,7 @@ class Job(Witness):
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
                 "balance": asdict(outcome.balance) if outcome else None,
                 "rank_figures": [asdict(r) for r in figures],
+                "exchanges": [asdict(e) for e in outcome.exchanges] if outcome else [],
                 "averages": averages_in_words(outcome.averages) if outcome and outcome.averages else None,
                 "versions": versions(),
             }

@@ -13,6 +13,7 @@ import torch
 
 from mdrun import cell as geometry
 from mdrun.clock import CLOCK, SECTIONS
+from mdrun.exchanges import EXCHANGES
 from mdrun.run.appending import open_text, written
 from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
@@ -103,6 +104,31 @@ def figures_of_all(sim: Simulation) -> list[RankFigures]:
     kinds: list[Any] = [int if f.type == "int" else float for f in fields(RankFigures)]
     everyone = sim.domain.comm.all_gather(mine).tolist()
     return [RankFigures(*(kind(v) for kind, v in zip(kinds, row, strict=True))) for row in everyone]
+
+
+@dataclass(frozen=True)
+class ExchangeFigures:
+    """What one of the exchanges between a model's layers cost a rank, with its adjoint.
+
+    Attributes:
+        exchange: ``layer N``, what the N-th layer asked of other ranks, or ``forces``.
+        bytes_per_step: sent to other ranks.
+        seconds: of the loop, the wait for other ranks included.
+    """
+
+    exchange: str
+    rank: int
+    bytes_per_step: float
+    seconds: float
+
+
+def exchanges_of_all(sim: Simulation) -> list[ExchangeFigures]:
+    """Every rank's figures of every exchange, on every rank; a collective. None of a model without layers."""
+    names, steps = sorted(EXCHANGES.tallies), max(sim.step, 1)
+    mine = [[EXCHANGES.tallies[n].bytes / steps, EXCHANGES.tallies[n].seconds] for n in names]
+    everyone = sim.domain.comm.all_gather(torch.tensor(mine, dtype=torch.float64).reshape(-1, 2)).tolist()
+    by_name = [(name, rank, *row[i]) for i, name in enumerate(names) for rank, row in enumerate(everyone)]
+    return [ExchangeFigures(*figures) for figures in by_name] if sim.domain.comm.size > 1 else []
 
 
 JUDGED_FROM_S = 1.0  # speed is judged in runs of at least this long

@@ -12,6 +12,7 @@ import torch
 from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
 from mdrun.errors import MdrunError, SimulationError
+from mdrun.exchanges import EXCHANGES
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.neighborhood import Neighborhood
@@ -75,6 +76,7 @@ def start(sim: Simulation) -> None:
         sim.model.warm_up(sim.domain)
         sim.forces = sim.model(sim.domain, totals=True)
         CLOCK.reset()
+        EXCHANGES.reset()
         sim.domain.comm.bytes_sent = 0
         observe(sim)
 

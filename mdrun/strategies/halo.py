@@ -9,6 +9,7 @@ from mdrun.comm import Comm
 from mdrun.context import DistributedContext, HaloConfig, HaloMeta
 from mdrun.decompose.halo import fold, refresh
 from mdrun.domain import Domain
+from mdrun.exchanges import EXCHANGES, FORCES
 from mdrun.nodes import Nodes, padded_nodes, unique_nodes
 
 
@@ -34,16 +35,16 @@ class HaloPolicy:
             )
         if self.comm.size == 1 and meta.n_owned == meta.n_padded:
             return x
-        return refresh(self.owned(x, meta), meta, self.comm)
+        return refresh(self.owned(x, meta), meta, self.comm, EXCHANGES.next_layer())
 
     def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
         meta = self.meta(context)
         if len(x) != meta.n_padded:
             raise ValueError(f"summing into owners takes {meta.n_padded} padded rows, not {len(x)}")
-        return fold(x, meta, self.comm)
+        return fold(x, meta, self.comm, FORCES)
 
     def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return refresh(self.fold(x, context), self.meta(context), self.comm)
+        return refresh(self.fold(x, context), self.meta(context), self.comm, EXCHANGES.next_layer())
 
     def system_sum(self, values: Tensor, index: Tensor, n: int, context: DistributedContext) -> Tensor:
         meta = self.meta(context)

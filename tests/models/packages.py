@@ -122,16 +122,18 @@ def _mace_calculator() -> Calculator:
 
 
 def _sevennet_calculator(kind: str) -> Calculator:
-    """Its graphs are made in float64, and then put into float32: the vectors are kept from before."""
+    """Its graphs are made in float64, then put into float32: vectors and the cell's volume are kept from before."""
     import sevenn.calculator
     from sevenn.calculator import SevenNetCalculator
 
     name, options = SEVENNETS[kind]
-    build, vectors = sevenn.train.dataload.unlabeled_atoms_to_graph, []
+    build, kept = sevenn.train.dataload.unlabeled_atoms_to_graph, {}
 
     def remembering(*args: Any, **kwargs: Any) -> dict[str, Any]:
         graph = build(*args, **kwargs)
-        vectors[:] = [torch.from_numpy(np.array(graph["edge_vec"], dtype=float))]
+        kept.update(
+            {name: torch.from_numpy(np.array(graph[name], dtype=float)) for name in ("edge_vec", "cell_volume")}
+        )
         return graph
 
     sevenn.calculator.unlabeled_atoms_to_graph = remembering
@@ -143,7 +145,7 @@ def _sevennet_calculator(kind: str) -> Calculator:
 
     def edges_in_double(module: Any, args: Any) -> None:
         (found,) = args
-        found["edge_vec"] = vectors[0].clone().requires_grad_()
+        found["edge_vec"], found["cell_volume"] = kept["edge_vec"].clone().requires_grad_(), kept["cell_volume"]
 
     model.onehot_idx_to_onehot.register_forward_hook(in_double)
     model.register_forward_pre_hook(edges_in_double)

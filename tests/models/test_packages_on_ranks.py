@@ -16,10 +16,7 @@ from tests.models.packages import PACKAGES, SYSTEMS, rocksalt, truth_of
 from tests.ranks.launcher import launch
 
 RANKS = (1, 2, 3, 4)
-# CHGNet takes the angle of bonds that are nearly in line from its cosine: in float32 much of it is lost, there as here.
-SINGLE = {"chgnet": 1e-4}
-# SevenNet's calculator was written for float32, and made to compute in float64 it keeps some 2e-8 eV/Å of that.
-DOUBLE = {"sevennet": 1e-7, "sevennet modal": 1e-7}
+CLOSE = {"double": 1e-10, "single": 2e-5}  # eV/Å
 Found = dict[str, np.ndarray]
 
 kinds = pytest.mark.parametrize("kind", PACKAGES)
@@ -49,7 +46,7 @@ systems: Callable = pytest.mark.parametrize("name", SYSTEMS)
 @systems
 def test_energy_forces_and_stress_are_those_of_the_packages_own_calculator(kind, n_ranks, name):
     found, expected = found_on(n_ranks, kind), truth(kind, name)
-    for precision, close in (("double", DOUBLE.get(kind, 1e-10)), ("single", SINGLE.get(kind, 2e-5))):
+    for precision, close in CLOSE.items():
         key = f"{name}/{precision}"
         np.testing.assert_allclose(found[f"{key}/forces"], expected.forces, rtol=0, atol=close)
         assert float(found[f"{key}/energy"]) == pytest.approx(expected.energy, rel=0, abs=close * len(SYSTEMS[name]()))
@@ -62,7 +59,12 @@ def test_energy_forces_and_stress_are_those_of_the_packages_own_calculator(kind,
 @systems
 def test_the_number_of_ranks_makes_no_difference(kind, n_ranks, name):
     one, many = found_on(1, kind), found_on(n_ranks, kind)
-    np.testing.assert_allclose(many[f"{name}/double/forces"], one[f"{name}/double/forces"], rtol=0, atol=1e-10)
+    for precision, close in CLOSE.items():
+        for quantity in ("forces", "energy", "stress"):
+            key = f"{name}/{precision}/{quantity}"
+            assert (key in one) == (key in many)
+            if key in one:
+                np.testing.assert_allclose(many[key], one[key], rtol=0, atol=close)
 
 
 @kinds

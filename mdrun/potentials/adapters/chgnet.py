@@ -46,15 +46,16 @@ class CHGNet(nn.Module):
         """(n_owned,) eV."""
         owned_first(graph)
         net, owned = self.net, slice(0, graph.n_owned)
-        lengths = graph.vectors.norm(dim=1)
+        dtype = graph.vectors.dtype
+        lengths = graph.vectors.double().norm(dim=1)  # of which waves are made, some 30 periods: too many for float32
         bonds = _Bonds.of(graph, lengths, self.bond_cutoff)
         basis = net.bond_basis_expansion
-        radial = basis.rbf_expansion_ag(lengths)
-        weights_of_bonds = net.bond_weights_bg(basis.rbf_expansion_bg(lengths[bonds.edges]))
+        radial = basis.rbf_expansion_ag(lengths).to(dtype)
+        weights_of_bonds = net.bond_weights_bg(basis.rbf_expansion_bg(lengths[bonds.edges]).to(dtype))
         weights = net.bond_weights_ag(radial)
         edges = net.bond_embedding(radial)
         bond = edges[bonds.edges]
-        direction = -graph.vectors[bonds.edges] / lengths[bonds.edges, None]
+        direction = -graph.vectors[bonds.edges] / lengths[bonds.edges, None].to(dtype)
         angle = net.angle_embedding(net.angle_basis_expansion(direction[bonds.first], direction[bonds.second]))
         atoms = net.atom_embedding(graph.numbers - 1)
         for layer, (of_atoms, of_bonds) in enumerate(

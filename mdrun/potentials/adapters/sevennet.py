@@ -5,7 +5,6 @@ Park et al., J. Chem. Theory Comput. 20, 4857 (2024), doi:10.1021/acs.jctc.4c001
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,8 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
         raise InputError(f"sevennet:{name}: there is no such file, and the package has {', '.join(IN_THE_WHEEL)}.")
     try:
         with quiet():
-            net = copy.deepcopy(checkpoint(name).build_model())
+            # Never a deep copy: e3nn traces it anew, and products of its constants get float32's rounding for good.
+            net = checkpoint(name).build_model()
     except Exception as error:
         raise InputError(f"sevennet:{name} can't be loaded: {type(error).__name__}: {error}") from error
     modals, modal = list(net.modal_map or ()), options.get("modal")

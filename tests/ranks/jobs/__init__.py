@@ -10,8 +10,10 @@ import numpy as np
 from mdrun.comm import Comm
 from tests.ranks.jobs import (
     bonds,
+    calculators,
     charges,
     dynamics,
+    exchanges,
     halo,
     message_passing,
     packages,
@@ -51,7 +53,9 @@ JOBS: dict[str, Job] = {
     "halo": halo.compute,
     "message_passing": message_passing.compute,
     **packages.JOBS,
+    "calculators": calculators.compute,
     "charges": charges.compute,
+    "exchanges": exchanges.compute,
     "bonds": bonds.compute,
     "rebuilds": rebuilds.compute,
     "pressure": pressure.compute,
