@@ -87,6 +87,8 @@ ENTRIES = (
     Entry("chgnet:r2scan", "94 elements, H to Pu", "6.0, bonds 3.0", "4", REFRESH, "BSD (modified)", CHGNET, "chgnet",
           heaviest=94),
     Entry("mace:FILE", "the file's", "the file's", "the file's", REFRESH, "MIT (code), the file's", MACE, "mace"),
+    Entry("metatomic:FILE", "the file's", "the file's", "the file's", "wide halo", "BSD (code), the file's",
+          ("metatomic-torch", "metatomic"), "metatomic"),
     Entry("ase:MODULE:CLASS,...", "the calculator's", "its own", "its own", "one rank; wide halo with reach=Å",
           "the calculator's"),
     Entry("FILE.py:FUNCTION", "yours", "yours", "yours", "refresh or wide halo", "yours"),

@@ -82,6 +82,7 @@ LOADERS: dict[str, Loader] = {
     "mace": _load_package("mace"),
     "sevennet": _load_package("sevennet"),
     "chgnet": _load_package("chgnet"),
+    "metatomic": _load_package("metatomic"),
     "ase": _load_package("ase_calculator"),
 }
 

@@ -152,3 +152,16 @@ def test_a_mace_file_gives_what_the_model_gives_and_leaves_torch_as_it_was(tmp_p
     assert FORCED not in os.environ
     with pytest.raises(UnknownSpecies, match="Xe"):
         load_model(f"mace:{tmp_path / 'small.model'}", (54,))
+
+
+def test_mace_and_a_repulsion_add_up_on_one_list(tmp_path):
+    pytest.importorskip("mace", reason="bash scripts/models.sh")
+    torch.save(copy.deepcopy(seeded_mace()), tmp_path / "small.model")
+    atoms, zbl = rocksalt(), "zbl:inner=4,outer=6"  # farther than mace's 4.5 Å
+    whole, *terms = (
+        evaluate(atoms, load_model(spec, (11, 17)))
+        for spec in (f"mace:{tmp_path / 'small.model'} + {zbl}", f"mace:{tmp_path / 'small.model'}", zbl)
+    )
+    assert whole.energy == pytest.approx(sum(term.energy for term in terms), rel=1e-12)
+    np.testing.assert_allclose(whole.forces, terms[0].forces + terms[1].forces, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(whole.stress, terms[0].stress + terms[1].stress, rtol=0, atol=1e-13)

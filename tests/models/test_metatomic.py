@@ -1,0 +1,34 @@
+"""A model that metatomic exported, against the package's own calculator. Skipped where the package is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mdrun.errors import InputError
+from mdrun.potentials.base import UnknownSpecies
+from mdrun.potentials.registry import load_model
+from tests.ranks.builders import argon_liquid
+from tests.systems import evaluate
+
+
+def test_an_exported_model_gives_what_its_own_calculator_gives_and_says_how_far_it_reaches(tmp_path):
+    calculators = pytest.importorskip("metatomic_ase", reason="pip install 'mdrun[metatomic]'")
+    from tests.models.exported import RANGE, export
+
+    export(tmp_path / "pairs.pt")
+    atoms = argon_liquid()
+    model = load_model(f"metatomic:{tmp_path / 'pairs.pt'}", (18,))
+    assert model.reach == RANGE
+    found = evaluate(atoms, model)
+    atoms.calc = calculators.MetatomicCalculator(str(tmp_path / "pairs.pt"))
+    assert found.energy == pytest.approx(atoms.get_potential_energy(), rel=1e-12)
+    np.testing.assert_allclose(found.forces, atoms.get_forces(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.stress, atoms.get_stress(voigt=False), rtol=0, atol=1e-13)
+    with pytest.raises(UnknownSpecies, match="Kr"):
+        load_model(f"metatomic:{tmp_path / 'pairs.pt'}", (36,))
+
+
+def test_a_model_file_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match="does not exist"):
+        load_model("metatomic:none.pt", (18,))
