@@ -105,9 +105,9 @@ def changed(arrays: dict[str, np.ndarray], name: str, how: str, fill: int, dtype
     if how == "gone":
         del arrays[name]
         return
-    if how == "fill":
+    if how == "fill" and made.dtype.kind not in "USMV":
         made[...] = fill > 0 if made.dtype == bool else fill
-    elif how in ("nan", "huge"):
+    elif how in ("nan", "huge") and made.dtype.kind not in "USMV":
         made = made.astype(float)
         made[...] = np.nan if how == "nan" else 1e308
     elif how == "dtype":

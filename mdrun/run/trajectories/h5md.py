@@ -6,12 +6,14 @@ import errno
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mdrun import __version__
+from mdrun.errors import InputError
 from mdrun.run.trajectories.frames import Frame, too_short
 from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of, was_left_open
 
@@ -181,7 +183,7 @@ def cut(path: Path, n: int) -> None:
 
     if not path.exists() or path.stat().st_size == 0:
         raise too_short(path, 0, n, "frames")
-    with open_h5md(path) as old:
+    with open_h5md(path) as old, _refusing_damage(path):
         steps = old[f"{GROUP}/position/step"]
         if len(steps) < n:
             raise too_short(path, len(steps), n, "frames")
@@ -197,6 +199,17 @@ def cut(path: Path, n: int) -> None:
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _refusing_damage(path: Path) -> Iterator[None]:
+    """What h5py trips over in a damaged file becomes an InputError; a full disk has a number, and stays an OSError."""
+    try:
+        yield
+    except (OSError, KeyError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{path} is damaged, and can't be gone on with: {str(error).rstrip('.')}.") from error
 
 
 def _copy(old: h5py.File, new: h5py.File, n: int) -> None:
