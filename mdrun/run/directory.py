@@ -93,7 +93,7 @@ class RunDirectory:
             raise InputError(f"another run is writing to {path} now. Choose another --out.") from error
         except OSError as error:
             raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
-        clear_remains(path)
+        clear_remains(path, self._files)
         former = _trajectories_of(path / CONFIG) if overwrite else ()
         present = [name for name in dict.fromkeys((*self._files, *former)) if (path / name).exists()]
         if not keep and not overwrite and any(path.iterdir()):
@@ -126,7 +126,7 @@ class RunDirectory:
 
         What an earlier part of the run wrote stays.
         """
-        clear_remains(self.path)
+        clear_remains(self.path, self._files)
         if not self.is_new:
             return
         for name in self._files:
@@ -178,9 +178,9 @@ def replace_file(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def clear_remains(path: Path) -> None:
-    """Remove what processes that were killed left half written; by whoever holds the directory."""
-    for name in (*FILES, WORD, SHARE):
+def clear_remains(path: Path, files: Sequence[str] = FILES) -> None:
+    """Remove what processes that were killed left half written of these files; by whoever holds the directory."""
+    for name in (*files, WORD, SHARE):
         for partial in path.glob(f".{name.lstrip('.')}.*"):
             with contextlib.suppress(OSError):
                 partial.unlink()

@@ -128,9 +128,11 @@ def test_a_directory_that_goes_is_missed_by_the_checkpoint_too(argon, tmp_path):
 
 def test_what_a_killed_run_left_half_written_goes_with_the_next(argon, tmp_path):
     (tmp_path / "a.run").mkdir()
-    for name in (".checkpoint.npz.123", ".status.json.123", ".word.abc", ".share.abc.0.npz"):
+    for name in (".checkpoint.npz.123", ".status.json.123", ".a.h5md.123", ".word.abc", ".share.abc.0.npz"):
         (tmp_path / "a.run" / name).write_text("half of it")
-    call("simulate", argon, "--steps", 1, "--out", "a.run", cwd=tmp_path).expect(0)  # nothing of a run is in the way
+    words = ("--steps", 1, "--trajectory", "a.h5md", "--out", "a.run")
+    call("simulate", argon, *words, cwd=tmp_path).expect(0)  # nothing of a run is in the way
+    assert not list((tmp_path / "a.run").glob(".*"))
     assert check_checkpoints(tmp_path / "a.run") == [1]
 
 
