@@ -58,7 +58,7 @@ def test_a_compiled_model_gives_the_same_forces(build):
 
 
 @pytest.mark.slow
-def test_after_warm_up_nothing_is_compiled_anew_in_a_thousand_steps_of_a_liquid():
+def test_after_warm_up_nothing_is_compiled_anew_in_a_thousand_steps_of_a_liquid():
     atoms = argon_liquid()
     counts: list[int] = []
 
