@@ -81,7 +81,7 @@ def test_a_name_keeps_its_letters(ends, folder):
         assert kept["structure"] == str(folder / "άτομα α.extxyz")
 
 
-def test_the_locale_changes_no_number(ends, folder):
+def test_the_locale_changes_no_number(ends, folder):
     one, other = ((folder / name / "thermo.csv").read_bytes() for name in ends)
     assert one == other
     frames = [ase.io.read(folder / name / "trajectory.extxyz", ":") for name in ends]

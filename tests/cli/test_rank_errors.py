@@ -64,7 +64,7 @@ def status_of(folder: Path, name: str) -> dict:
         ("nan", 1, 3, ["rank 1", "step 7", "1 atom (ids ", "not finite", "last good step is 6"]),
     ],
 )
-def test_a_model_that_fails_on_one_rank_ends_all(folder, fails, rank, code, words, way):
+def test_a_model_that_fails_on_one_rank_ends_all(folder, fails, rank, code, words, way):
     name = f"{fails}-{rank}-{way[SHARED_MEMORY]}"
     ends = fail_on_two_ranks(folder, name, "--model", f"{PLUGIN},fails={fails},rank={rank},call=7", way=way)
     assert [ended.code for ended in ends] == [code, code]

@@ -67,7 +67,7 @@ def test_every_way_to_start_ends_well_and_only_rank_0_speaks(ends):
 
 
 @pytest.mark.parametrize("way", ["program", "step"])
-def test_ranks_change_no_number(ends, folder, way):
+def test_ranks_change_no_number(ends, folder, way):
     one, several = thermo(folder / "one"), thermo(folder / way)
     assert list(one) == list(several)
     for name in one:

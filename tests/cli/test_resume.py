@@ -63,7 +63,7 @@ def same(one: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ENSEMBLES)
-def test_a_run_that_stopped_twice_ends_as_one_that_did_not_to_the_last_bit(folder, tmp_path, name):
+def test_a_run_that_stopped_twice_ends_as_one_that_did_not_to_the_last_bit(folder, tmp_path, name):
     words = (folder / "argon.xyz", *ENSEMBLES[name], *COMMON)
     call("simulate", *words, "--steps", LONG, "--out", "whole", cwd=tmp_path).expect(0)
     ramp = ("--ramp-steps", LONG) if "ramp" in name else ()
@@ -111,7 +111,7 @@ def test_ranks_go_on_to_the_last_bit_and_other_numbers_of_them_nearly(folder, tm
         assert steps_of(tmp_path / other) == steps_of(tmp_path / "whole")
 
 
-def test_stops_leave_no_mark_on_the_grid_of_rows_and_frames(folder, tmp_path):
+def test_stops_leave_no_mark_on_the_grid_of_rows_and_frames(folder, tmp_path):
     words = (folder / "argon.xyz", "--seed", 1, "--init-temperature", 40, "--log-every", 4, "--trajectory-every", 4)
     call("simulate", *words, "--steps", 14, "--out", "run", cwd=tmp_path).expect(0)
     for steps in (28, 43, 100):
@@ -131,7 +131,7 @@ def test_stops_leave_no_mark_on_the_grid_of_rows_and_frames(folder, tmp_path):
     assert (status["state"], status["step"]) == ("finished", 100)
 
 
-def test_one_command_line_starts_and_goes_on(folder, tmp_path):
+def test_one_command_line_starts_and_goes_on(folder, tmp_path):
     words = (folder / "argon.xyz", "--init-temperature", 40, "--out", "run", "--resume")
     call("simulate", *words, "--steps", 10, cwd=tmp_path).expect(0)
     seed = json.loads(str(np.load(tmp_path / "run/checkpoint.npz")["meta"]))["settings"]["seed"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import ase.io
 import numpy as np
 import pytest
+from ase.build import bulk
 
 from tests.cli.conftest import CASEBOOK_ARGON
 from tests.cli.launcher import call
@@ -135,7 +136,7 @@ def test_the_directory_alone_repeats_the_run(folder, tmp_path):
     assert kept | {"out": str(folder / "first")} == tomllib.loads(before.decode())
 
 
-def test_a_run_is_replaced_only_on_request_and_wholly(folder, tmp_path):
+def test_a_run_is_replaced_only_on_request_and_wholly(folder, tmp_path):
     words = ("simulate", folder / "argon.xyz", "--steps", 3, "--out", "a.run")
     call(*words, "--log-every", 1, "--checkpoint-every", 1, cwd=tmp_path).expect(0)
     (tmp_path / "a.run" / "notes.txt").write_text("mine")
@@ -148,7 +149,7 @@ def test_a_run_is_replaced_only_on_request_and_wholly(folder, tmp_path):
     assert (tmp_path / "a.run" / "thermo.csv").read_text().count("\n") == 2
 
 
-def test_a_run_never_writes_over_what_it_reads(folder, tmp_path):
+def test_a_run_never_writes_over_what_it_reads(folder, tmp_path):
     call("simulate", folder / "argon.xyz", "--steps", 0, "--out", "a.run", cwd=tmp_path).expect(0)
     before = (tmp_path / "a.run" / "trajectory.extxyz").read_bytes()
     words = ("simulate", "a.run/trajectory.extxyz", "--steps", 1, "--out", tmp_path / "a.run", "--overwrite")
@@ -163,3 +164,18 @@ def test_missing_parents_are_made_and_impossible_ones_refused(folder, tmp_path):
     assert (tmp_path / "x" / "y" / "z.run" / "status.json").exists()
     ended = call("simulate", folder / "argon.xyz", "--out", folder / "argon.xyz" / "z", cwd=tmp_path).expect(2)
     assert "can't be made" in ended.err
+
+
+def test_a_primitive_cell_is_left_as_it_lies_and_a_barostat_keeps_its_shape(tmp_path):
+    primitive = bulk("Si", a=5.46)
+    ase.io.write(tmp_path / "silicon.xyz", primitive)
+    words = ("simulate", "silicon.xyz", "--init-temperature", 300, "--steps", 1, "--trajectory-every", 1)
+    for ensemble in (("--ensemble", "nve"), ("--ensemble", "npt", "--temperature", 300, "--pressure", 1)):
+        call(*words, *ensemble, "--out", ensemble[1], cwd=tmp_path).expect(0)
+        before, after = ase.io.read(tmp_path / ensemble[1] / "trajectory.extxyz", ":")
+        assert np.array_equal(before.cell.array, primitive.cell.array)
+        scale = after.cell.array[primitive.cell.array > 0] / 2.73
+        assert scale == pytest.approx(np.full(6, scale[0]), rel=1e-12)
+        assert after.cell.array[primitive.cell.array == 0] == pytest.approx(0, abs=1e-12)
+        assert (scale[0] == 1) == (ensemble[1] == "nve")
+    assert before.cell.volume == pytest.approx(40.692834, abs=1e-6)

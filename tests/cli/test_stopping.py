@@ -92,7 +92,7 @@ def expect_stopped(out: Path, reason: str) -> int:
 
 
 @pytest.mark.parametrize("asks", ["SIGTERM", "SIGINT", "SIGUSR1", "STOP"])
-def test_whatever_asks_a_run_stops_after_a_step_with_a_checkpoint(folder, asks):
+def test_whatever_asks_a_run_stops_after_a_step_with_a_checkpoint(folder, asks):  # A-48
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]
     out = folder / f"{asks}.run"
     wish = out / "STOP" if asks == "STOP" else asks
@@ -153,7 +153,7 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_step(folder):
 
 
 @pytest.mark.parametrize("to_all", [False, True], ids=["launcher", "all"])
-def test_a_signal_to_torchrun_stops_the_ranks_that_it_passes_it_on_to(folder, to_all):
+def test_a_signal_to_torchrun_stops_the_ranks_that_it_passes_it_on_to(folder, to_all):  # A-48
     """Also where they have it already: then each gets it twice."""
     out = folder / f"torchrun-{to_all}.run"
     program = torchrun(2, "--no-python", MDRUN, "simulate", "argon.xyz", *LONG, "--out", out, cwd=folder)
