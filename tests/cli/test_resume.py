@@ -239,3 +239,13 @@ def test_outputs_that_lost_what_the_checkpoint_saw_are_refused(folder, tmp_path)
 
 def steps_of(run: Path) -> list[int]:
     return [int(line.split(",")[0]) for line in (run / "thermo.csv").read_text().splitlines()[1:]]
+
+
+def test_a_run_of_the_torch_backend_goes_on_with_the_other(folder, tmp_path):
+    """As from a GPU to a CPU: what differs is rounding."""
+    words = (folder / "argon.xyz", *ENSEMBLES["langevin"], *COMMON, "--device", "cpu")
+    call("simulate", *words, "--steps", 40, "--out", "whole", cwd=tmp_path).expect(0)
+    call("simulate", *words, "--steps", 23, "--backend", "torch", "--out", "parts", cwd=tmp_path).expect(0)
+    call("resume", "parts", "--steps", 40, "--device", "cpu", "--backend", "numba", cwd=tmp_path).expect(0)
+    assert np.abs(arrays(tmp_path / "parts")["positions"] - arrays(tmp_path / "whole")["positions"]).max() < 1e-8
+    assert steps_of(tmp_path / "parts") == steps_of(tmp_path / "whole")
