@@ -26,7 +26,7 @@ WORDS = (
     "--log-every", 1, "--trajectory-every", 3, "--checkpoint-every", 2, *(f"--trajectory={name}" for name in FRAMES),
 )  # fmt: skip
 ENOUGH = 10**7  # steps that no run makes before it is killed
-LIMIT_S = 60.0
+LIMIT_S = 300.0  # kernels may have to be compiled
 
 
 def killed(command: tuple, cwd: Path, moment: Callable[[], bool]) -> float:
