@@ -72,8 +72,8 @@ def test_it_holds_every_field_of_every_atom_in_input_order(path):
     assert not np.array_equal(run.sim.state.ids, np.arange(32))  # rows are sorted in space
     more = {
         "checksum", "positions_then", "cell_then", "since_rebuild", "fresh_imbalance", "partition_axis",
-        "partition_cut", "partition_lower", "partition_upper", "averages_rows", "averages_sum", "averages_counts", "rank_figures",
-        "rank_shares",
+        "partition_cut", "partition_lower", "partition_upper", "averages_rows", "averages_sum", "averages_counts",
+        "rank_figures", "rank_shares",
     }  # fmt: skip
     assert set(kept) == {"cell", "pbc", "numbers", "meta", *more, *(field.name for field in FIELDS)}
     assert np.array_equal(kept["ids"], np.arange(32))
