@@ -1,4 +1,4 @@
-"""Text files that a run writes from its start, or goes on with from where a checkpoint saw them."""
+"""Files that a run writes from their start, or goes on with from where a checkpoint saw them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,18 @@ def open_text(path: Path, at: int | None = None) -> TextIO:
     size = os.fstat(file.fileno()).st_size
     if size < at:
         file.close()
-        raise InputError(
-            f"{path} has {size} bytes where the checkpoint saw {at}: part of it was lost. Put it back, or start afresh."
-        )
+        raise too_short(path, size, at, "bytes")
     file.seek(at)
     file.truncate()
     return file
+
+
+def too_short(path: Path, holds: int, at: int, unit: str) -> InputError:
+    """What is said of a file that ends before the place where it is to go on."""
+    return InputError(
+        f"{path} has {holds} {unit} where the checkpoint saw {at}, fewer than the run wrote: part of it was lost. Put "
+        "it back, or start afresh."
+    )
 
 
 def written(file: TextIO) -> int:

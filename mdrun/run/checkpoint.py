@@ -191,6 +191,8 @@ def checksum(arrays: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.blake2b(digest_size=32)
     for name in sorted(arrays):
         values = np.ascontiguousarray(arrays[name])
+        if values.dtype.hasobject:
+            raise ValueError(f"Object arrays need pickle: {name} is one")
         digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
         digest.update(values.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

@@ -49,7 +49,7 @@ def check_meta(meta: Any) -> None:
     _demand(isinstance(values, dict), "it has no settings")
 
 
-def check_settings(values: dict[str, Any]) -> None:
+def checked_settings(values: dict[str, Any]) -> Settings:
     """The options of the run that wrote it, all of which this version knows.
 
     Raises:
@@ -61,9 +61,11 @@ def check_settings(values: dict[str, Any]) -> None:
         _demand(fits(values[f.name], hints[f.name]), f"its option {f.name} is {str(values[f.name])[:40]!r}")
     try:
         given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        Settings(**given).check()
+        settings = Settings(**given)
+        settings.check()
     except (InputError, ArithmeticError) as error:
         raise Wrong(f"its options won't do: {error}") from error
+    return settings
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray]) -> None:

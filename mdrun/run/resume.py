@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from mdrun.domain import THEN
 from mdrun.errors import InputError
 from mdrun.potentials.registry import with_absolute_paths
 from mdrun.run.checkpoint import Checkpoint, DamagedCheckpoint, read_checkpoint
-from mdrun.run.checkpoint_contents import Wrong, check_settings
+from mdrun.run.checkpoint_contents import Wrong, checked_settings
 from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, STATUS, RunDirectory
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
@@ -98,10 +98,10 @@ def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:
 
 def as_it_was(settings: Settings, checkpoint: Checkpoint) -> Settings:
     """Settings with what was not given taken from the run that wrote the checkpoint."""
-    then = asdict(settings_of(checkpoint.settings))
-    changes: dict[str, Any] = {name: then[name] for name in LEFT_AS_IT_WAS if getattr(settings, name) is None}
+    then = settings_of(checkpoint.settings)
+    changes = {name: getattr(then, name) for name in LEFT_AS_IT_WAS if getattr(settings, name) is None}
     if settings.ramp_steps is None and settings.is_ramp:  # a ramp goes on at its pace, however long the run
-        changes["ramp_steps"] = then["ramp_steps"] or settings_of(checkpoint.settings).n_steps
+        changes["ramp_steps"] = then.ramp_steps or then.n_steps
     return replace(settings, **changes)
 
 
@@ -115,11 +115,9 @@ def settings_of(values: dict[str, Any]) -> Settings:
     if unknown := sorted(set(values) - names):
         raise InputError(f"the checkpoint has options that this mdrun does not know: {', '.join(unknown)[:200]}.")
     try:
-        check_settings(values)
+        return checked_settings(values)
     except Wrong as error:
         raise InputError(f"the checkpoint can't be gone on from: {error}.") from error
-    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return Settings(**known)
 
 
 def to_be_kept(settings: Settings) -> Settings:

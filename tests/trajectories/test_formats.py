@@ -98,7 +98,7 @@ def test_a_file_cut_back_goes_on_as_if_it_had_never_been_longer(tmp_path, name, 
 def test_a_file_that_ends_before_its_place_is_refused(tmp_path, name):
     place = written(tmp_path / name, range(3))
     written(tmp_path / name, range(2))
-    with pytest.raises(InputError, match=r"fewer than the|part of it was lost"):
+    with pytest.raises(InputError, match="fewer than the"):
         open_writer(tmp_path / name, Precision(), False, place)
 
 

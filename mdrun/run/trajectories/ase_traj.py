@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from mdrun.errors import InputError
-from mdrun.run.trajectories.frames import Frame, too_short
+from mdrun.run.appending import too_short
+from mdrun.run.trajectories.frames import Frame
 
 
 class TrajWriter:

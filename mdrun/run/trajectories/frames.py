@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mdrun.cell import completed
-from mdrun.errors import InputError
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -111,14 +110,6 @@ def wrapped(positions: np.ndarray, cell: np.ndarray, pbc: tuple[bool, bool, bool
     vectors = completed(torch.tensor(cell), pbc).numpy()
     turns = np.floor(positions @ np.linalg.inv(vectors)) * np.array(pbc)
     return positions - turns @ vectors
-
-
-def too_short(path: object, holds: int, at: int, unit: str) -> InputError:
-    """What is said of a file that ends before the place where it is to go on."""
-    return InputError(
-        f"the trajectory {path} holds {holds} {unit}, fewer than the {at} that the checkpoint counts: it was cut or "
-        "replaced since. Put the file back, or begin the run anew."
-    )
 
 
 def move_mask(mobile: np.ndarray) -> dict[str, np.ndarray]:

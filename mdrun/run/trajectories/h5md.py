@@ -14,7 +14,8 @@ import numpy as np
 
 from mdrun import __version__
 from mdrun.errors import InputError
-from mdrun.run.trajectories.frames import Frame, too_short
+from mdrun.run.appending import too_short
+from mdrun.run.trajectories.frames import Frame
 from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of, was_left_open
 
 if TYPE_CHECKING:

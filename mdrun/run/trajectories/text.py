@@ -12,7 +12,7 @@ import torch
 
 from mdrun import units
 from mdrun.cell import completed
-from mdrun.run.appending import open_text
+from mdrun.run.appending import open_text, written
 from mdrun.run.trajectories.frames import Frame
 
 if TYPE_CHECKING:
@@ -32,12 +32,8 @@ class TextWriter:
         self._decimals = decimals
         self._file = open_text(path, at)
 
-    def write(self, frame: Frame) -> None:
-        raise NotImplementedError
-
     def flush(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        written(self._file)
 
     def position(self) -> int:
         self._file.flush()
