@@ -21,6 +21,7 @@ from tests.ranks.jobs import (
     rebuilds,
     relaxing,
     statics,
+    strategies,
     torch_backend,
     users,
     verbs,
@@ -56,6 +57,7 @@ JOBS: dict[str, Job] = {
     "calculators": calculators.compute,
     "charges": charges.compute,
     "exchanges": exchanges.compute,
+    "strategies": strategies.compute,
     "bonds": bonds.compute,
     "rebuilds": rebuilds.compute,
     "pressure": pressure.compute,
@@ -64,7 +66,7 @@ JOBS: dict[str, Job] = {
     "fail": fail_on_the_last_rank,
     "sleep": sleep,
 }
-ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds", "message_passing")
+ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds", "message_passing", "strategies")
 
 
 def jobs_on(n_ranks: int) -> str:

@@ -1,0 +1,74 @@
+"""Runs with machine-learned potentials that need no package, from the command line."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import ase.io
+import numpy as np
+import pytest
+from ase import Atoms
+from ase.build import bulk
+
+from tests.cli.launcher import call
+from tests.own_models import EXAMPLE
+
+ODD = """
+import torch
+from mdrun.potentials.base import UnknownSpecies
+from mdrun.potentials.graph_model import Needs
+
+class Swirling(torch.nn.Module):
+    "Forces that no energy has, and a virial that is not a number."
+    cutoff, n_layers, needs = 4.0, 1, Needs(direct_forces=True)
+
+    def forward(self, graph):
+        forces = graph.sum_edges(torch.linalg.cross(graph.vectors, torch.ones_like(graph.vectors)))
+        return graph.vectors.new_zeros(graph.n_owned), 1e-2 * forces, graph.vectors.new_full((3, 3), torch.nan)
+
+def swirling(numbers):
+    return Swirling()
+
+def choosy(numbers):
+    missing = [z for z in numbers if z != 18]
+    raise UnknownSpecies("choosy", missing, ["Ar"])
+"""
+
+
+@pytest.fixture
+def copper(tmp_path) -> Path:
+    atoms = bulk("Cu", "fcc", a=3.6, cubic=True) * (2, 1, 1)
+    atoms.rattle(0.05, seed=3)
+    ase.io.write(tmp_path / "cu.xyz", atoms)
+    (tmp_path / "odd.py").write_text(ODD)
+    return tmp_path / "cu.xyz"
+
+
+def test_a_learned_model_goes_on_to_the_last_bit(copper, tmp_path):  # A-51: resumed from another directory
+    (tmp_path / "m").mkdir()
+    shutil.copy(EXAMPLE, tmp_path / "m" / "net.py")
+    words = (copper, "--model", "m/net.py:make", "--init-temperature", 300, "--seed", 4, "--skin", 0.2)
+    call("simulate", *words, "--steps", 16, "--out", "whole", cwd=tmp_path).expect(0)
+    call("simulate", *words, "--steps", 9, "--out", "parts", cwd=tmp_path).expect(0)
+    call("resume", "../parts", "--steps", 16, cwd=tmp_path / "m").expect(0)
+    whole, parts = (dict(np.load(tmp_path / name / "checkpoint.npz")) for name in ("whole", "parts"))
+    for name in ("positions", "momenta"):
+        assert np.array_equal(whole[name], parts[name])
+
+
+def test_a_virial_that_is_not_a_number_stops_no_run_that_only_logs_it(copper, tmp_path):  # A-58
+    more = ("--model", "odd.py:swirling", "--steps", 20, "--log-every", 5, "--init-temperature", 300, "--out", "x")
+    call("simulate", copper, *more, cwd=tmp_path).expect(0)
+    with (tmp_path / "x" / "thermo.csv").open() as file:
+        totals = [float(row["total_eV"]) for row in csv.DictReader(file)]
+    assert abs(totals[-1] - totals[0]) > 1e-4
+
+
+def test_species_that_a_model_does_not_know_are_refused_by_name_and_atom(copper, tmp_path):  # A-57
+    ase.io.write(tmp_path / "a.xyz", Atoms("ArNaArNa", positions=np.eye(4, 3) * 5, cell=[12] * 3, pbc=True))
+    ended = call("simulate", "a.xyz", "--model", "odd.py:choosy", "--out", "x", cwd=tmp_path).expect(2)
+    for word in ("choosy", "Na", "(atoms 1, 3)", "it knows Ar"):
+        assert word in ended.err
+    assert not (tmp_path / "x").exists()
