@@ -38,7 +38,7 @@ from mdrun.run.ranks import (
 )
 from mdrun.run.resume import Past, as_it_was, empty_then, find_past, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
-from mdrun.run.setup import Shared, empty_state, make_domain, read_input, rest_torch, set_threads
+from mdrun.run.setup import Shared, empty_state, make_domain, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
 from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
 from mdrun.run.status import RUNNING, now, outlook, this_process
@@ -147,7 +147,7 @@ class Job(Witness):
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
         if shared.settings.compile:
             compile_terms(model, backend.device.type)
-        rest_torch(model, backend)
+        prepare_process(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         strategy = choose_strategy(shared.settings.strategy, model)
         with Scope(model, domain, shared.n_atoms, strategy) as scope:

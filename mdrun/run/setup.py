@@ -17,6 +17,7 @@ from mdrun.compiler import why_eager
 from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
+from mdrun.launch import keep_large_blocks
 from mdrun.potentials.base import ForceModel, UnknownSpecies
 from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import (
@@ -219,7 +220,9 @@ def set_threads(wanted: int | None) -> int:
     return n_threads
 
 
-def rest_torch(model: ForceModel, backend: Backend) -> None:
-    """Leave torch one thread where forces and rows are Numba's: the threads of both would spin for the same cores."""
-    if backend.name == NumbaBackend.name and not without_precision(model) and not runs_torch(model):
-        torch.set_num_threads(1)
+def prepare_process(model: ForceModel, backend: Backend) -> None:
+    """Threads and memory as the model uses them."""
+    if runs_torch(model):
+        keep_large_blocks()
+    elif backend.name == NumbaBackend.name and not without_precision(model):
+        torch.set_num_threads(1)  # the threads of both, torch's and Numba's, would spin for the same cores

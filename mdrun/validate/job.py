@@ -23,7 +23,7 @@ from mdrun.run.ending import Witness
 from mdrun.run.ensembles import conserves_momentum
 from mdrun.run.job import versions
 from mdrun.run.settings import Settings
-from mdrun.run.setup import Shared, empty_state, read_input, rest_torch, set_threads
+from mdrun.run.setup import Shared, empty_state, prepare_process, read_input, set_threads
 from mdrun.run.simulation import run
 from mdrun.state import State
 from mdrun.validate.energy import check_energy
@@ -108,7 +108,7 @@ class Validation(Witness):
         state = state or empty_state(shared)
         state.move_to(backend.device)
         model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
-        rest_torch(model, backend)
+        prepare_process(model, backend)
         given = Subject(self.comm, shared.settings, backend, model, state, shared.n_dof, shared.bonds)
         if is_writer:
             self.listener.started(shared, notes, self.comm.size, n_threads)

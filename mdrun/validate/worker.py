@@ -18,7 +18,7 @@ def main(folder: Path) -> int:
     from mdrun.potentials.registry import load_model
     from mdrun.run.devices import open_backend
     from mdrun.run.ending import Witness, end_with_error
-    from mdrun.run.setup import rest_torch, set_threads
+    from mdrun.run.setup import prepare_process, set_threads
     from mdrun.validate.others import ANSWERS, load
     from mdrun.validate.ranks import answers
     from mdrun.validate.subject import Subject
@@ -32,7 +32,7 @@ def main(folder: Path) -> int:
         assert settings.model is not None
         assert settings.precision is not None
         model = load_model(settings.model, state.numbers, settings.precision, backend.name)
-        rest_torch(model, backend)
+        prepare_process(model, backend)
         found = answers(Subject(comm, settings, backend, model, state, n_dof, bonds))
         if found is not None:
             with (folder / f"partial.{ANSWERS}").open("wb") as file:
