@@ -20,23 +20,27 @@ class Tally:
 
 
 class Exchanges:
-    """Tallies by name: ``layer 2`` is what the model's second layer waits for, on the way there and back."""
+    """Tallies by name: ``layer 2`` is what the model's second layer waits for, on the way there and back.
+
+    Attributes:
+        n_asked: exchanges of this evaluation so far.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         self.tallies: dict[str, Tally] = {}
-        self._asked = 0
+        self.n_asked = 0
 
     def begin(self) -> None:
         """An evaluation begins; what it asks for is numbered anew."""
-        self._asked = 0
+        self.n_asked = 0
 
     def next_layer(self) -> str:
         """The name of what is asked for next. The first layer needs nothing of other ranks."""
-        self._asked += 1
-        return f"layer {self._asked + 1}"
+        self.n_asked += 1
+        return f"layer {self.n_asked + 1}"
 
     @contextmanager
     def counted(self, name: str | None, comm: Any) -> Iterator[None]:

@@ -53,7 +53,8 @@ class GraphPadder:
                 numbers=spread(graph.numbers, 1),
                 charges=spread(graph.charges),
                 positions=spread(graph.positions),
-                senders=torch.where(graph.senders < n_owned, graph.senders, graph.senders + n_spare),
+                senders=_moved(graph.senders, n_owned, n_spare),
+                receivers=_moved(graph.receivers, n_owned, n_spare),  # ghosts too, in a wide halo
             )
         elif not graph.n_owned:
             return graph  # nowhere for an edge to end
@@ -80,6 +81,11 @@ class GraphPadder:
         """(n_nodes, ...) of ``graph`` from values of all rows of what ``pad`` made of it."""
         n_ghosts = graph.n_nodes - graph.n_owned
         return torch.cat([values[: graph.n_owned], values[padded.n_owned : padded.n_owned + n_ghosts]])
+
+
+def _moved(nodes: Tensor, n_owned: int, n_spare: int) -> Tensor:
+    """Where nodes are once spare ones follow the owned."""
+    return torch.where(nodes < n_owned, nodes, nodes + n_spare)
 
 
 def _spread(values: Tensor, n_owned: int, n_spare: int, n_spare_ghosts: int, filling: float = 0) -> Tensor:

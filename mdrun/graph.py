@@ -42,6 +42,7 @@ class Graph:
         vectors: (n_edges, 3) Å, ``positions[senders] + shifts @ cell - positions[receivers]``; taken in double
             precision, and connected to the positions and the cell.
         cutoff: Å; every edge is shorter.
+        is_wide: edges end at ghosts too.
     """
 
     n_owned: int
@@ -58,6 +59,7 @@ class Graph:
     vectors: Tensor
     cutoff: float
     owned_offset: int = 0
+    is_wide: bool = False
 
     @property
     def n_nodes(self) -> int:
@@ -73,8 +75,8 @@ class Graph:
         return slice(self.owned_offset, self.owned_offset + self.n_owned)
 
     def sum_edges(self, values: Tensor) -> Tensor:
-        """(n_owned, ...) sums of (n_edges, ...) over the edges that end at each owned node."""
-        sums = values.new_zeros((self.n_owned, *values.shape[1:]))
+        """(n_owned, ...) sums of (n_edges, ...) over the edges that end at each owned node; (n_nodes, ...) if wide."""
+        sums = values.new_zeros((self.n_nodes if self.is_wide else self.n_owned, *values.shape[1:]))
         into = self.receivers - self.owned_offset if self.owned_offset else self.receivers
         return sums.index_add(0, into, values)
 
@@ -183,6 +185,7 @@ class GraphView:
             vectors=vectors.to(dtype),
             cutoff=self.cutoff,
             owned_offset=self.nodes.owned_offset,
+            is_wide=self.nodes.is_wide,
         )
         return Evaluation(graph, leaf, strain)
 

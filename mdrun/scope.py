@@ -22,7 +22,7 @@ class Scope:
     def __init__(self, model: ForceModel, domain: Domain, n_atoms: int, strategy: HaloStrategy | None = None):
         self.model = model
         self.strategy = strategy or HaloStrategy()
-        domain.ghost_reach = getattr(model, "ghost_reach", 0.0)
+        domain.ghost_reach = getattr(model, "ghost_reach", 0.0) if domain.comm.size > 1 else 0.0  # one rank has all
         self.context: DistributedContext = self.strategy.open(domain, n_atoms)
         self._sum = Late(domain.backend.device)  # of all forces, which is not finite where one is not
         self._unseen: tuple[Forces, Domain] | None = None

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from mdrun.context import DistributedContext, current_dd_context
 from mdrun.domain import Domain
+from mdrun.errors import InputError
+from mdrun.exchanges import EXCHANGES
 from mdrun.fixed_shapes import GraphPadder
 from mdrun.graph import Evaluation, Graph, GraphView
 from mdrun.nodes import Nodes
@@ -33,6 +35,7 @@ class Needs:
         reach: how a layer learns of neighbours that other ranks own. "refresh": the model calls ``refresh_neighbors``
             before each layer that reads neighbours, but the first. "wide": it calls nothing; ghosts as far away as
             all layers reach are computed here too.
+        owned_first: it computes the first rows of a graph, so owned nodes have to be those.
         all_nodes: it builds its own graph, from the positions of all atoms.
         compiles: ``forward`` may be compiled, and is where ``--compile`` asks for it.
         direct_forces: ``forward`` returns (energies, forces (n_owned, 3) eV/Å) or, with (3, 3) eV of the owned nodes'
@@ -41,10 +44,15 @@ class Needs:
     """
 
     reach: str = "refresh"
+    owned_first: bool = False
     all_nodes: bool = False
     direct_forces: bool = False
     compiles: bool = False
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
+
+    def __post_init__(self) -> None:
+        if self.reach not in ("refresh", "wide"):
+            raise InputError(f"a model's needs.reach is {self.reach!r}; it must be 'refresh' or 'wide'.")
 
 
 class EnergyModel(Protocol):
@@ -114,6 +122,10 @@ class GraphModel:
         return self.needs.all_nodes
 
     @property
+    def needs_owned_first(self) -> bool:
+        return self.needs.owned_first
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the user is told before the run."""
         if not self.needs.direct_forces:
@@ -153,12 +165,31 @@ class GraphModel:
             self._view.adopt(domain, self._choose_nodes(domain))
         nodes = self._view.nodes
         evaluation = self._view.evaluation(domain, self.dtype, totals)
+        n_before = EXCHANGES.n_asked
         with _showing(nodes), torch.set_grad_enabled(not self.needs.direct_forces):
             if self.needs.direct_forces:
-                return self._as_told(evaluation.graph, totals)
+                told = self.model.forward(evaluation.graph)
+                self._refuse_stale_neighbors(domain, EXCHANGES.n_asked - n_before)
+                return self._as_told(told, evaluation.graph, totals)
             forward = self._compiled_forward if self.is_compiled_here else self.model.forward
             energy = self._energy(forward(evaluation.graph), evaluation.graph)
+            self._refuse_stale_neighbors(domain, EXCHANGES.n_asked - n_before)
             return self._differentiate(energy, evaluation, totals)
+
+    def _refuse_stale_neighbors(self, domain: Domain, n_exchanges: int) -> None:
+        """Every rank asks as often, so all end here.
+
+        Raises:
+            InputError: a layer read neighbours of other ranks without asking for them.
+        """
+        n_layers = int(self.model.n_layers)
+        knows_all = domain.comm.size == 1 or self.needs.all_nodes or self.needs.reach == "wide"
+        if not knows_all and n_exchanges < n_layers - 1:
+            raise InputError(
+                f"model {self.name} has {n_layers} layers and asked {n_exchanges} times for neighbours that other "
+                "ranks own: call refresh_neighbors before each layer that reads neighbours, but the first, or "
+                "declare needs = Needs(reach='wide')."
+            )
 
     @property
     def is_compiled_here(self) -> bool:
@@ -193,8 +224,8 @@ class GraphModel:
             if hasattr(self.model, "to"):
                 self.model.to(device=device, dtype=self.dtype)
 
-    def _as_told(self, graph: Graph, totals: bool) -> Forces:
-        energies, forces, *virials = self.model.forward(graph)
+    def _as_told(self, told: tuple[Tensor, ...], graph: Graph, totals: bool) -> Forces:
+        energies, forces, *virials = told
         energy = float(self._energy(energies, graph)) if totals else None
         return Forces(forces.double(), energy, virials[0].double().cpu() if totals and virials else None)
 

@@ -86,8 +86,10 @@ LOADERS: dict[str, Loader] = {
     "ase": _load_package("ase_calculator"),
 }
 
-# Packages whose files are pickles, and how the names of the weights begin that they bring themselves.
-UNPICKLED: dict[str, tuple[str, ...]] = {"mace": (), "sevennet": ("7net-",), "chgnet": ("0.3.0", "r2scan")}
+# Packages whose files are pickles, and the names of the weights that they bring themselves.
+UNPICKLED: dict[str, tuple[str, ...]] = {
+    "mace": (), "sevennet": ("7net-0", "7net-mf-0", "7net-l3i5"), "chgnet": ("0.3.0", "r2scan")
+}  # fmt: skip
 PLUG_INS = "mdrun.models"  # the group of entry points in which packages register theirs
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
@@ -110,6 +112,14 @@ class Sum:
     @property
     def ghost_reach(self) -> float:
         return max(getattr(term, "ghost_reach", 0.0) for term in self.terms)
+
+    @property
+    def needs_all_nodes(self) -> bool:
+        return any(getattr(term, "needs_all_nodes", False) for term in self.terms)
+
+    @property
+    def needs_owned_first(self) -> bool:
+        return any(getattr(term, "needs_owned_first", False) for term in self.terms)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -227,7 +237,8 @@ def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
     for term in _terms(spec):
         name, _, rest = term.partition(":")
         file = rest.partition(",")[0]
-        if name in UNPICKLED and file and not file.startswith(UNPICKLED[name]):
+        is_file = Path(file).exists()  # it comes before a name
+        if name in UNPICKLED and file and (is_file or file.lower() not in UNPICKLED[name]):
             raise InputError(
                 f"model {term}: {file} is a pickle, and to load one is to run whatever code is in it. If you trust "
                 "whoever made the file, add --trust-model (trust_model = true in a configuration)."

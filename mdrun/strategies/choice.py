@@ -30,4 +30,9 @@ def choose_strategy(wanted: str, model: Any) -> HaloStrategy:
             f"model {model.name} has layers that can't be reached between ranks: --strategy {name} does not serve it; "
             "leave --strategy auto."
         )
+    if getattr(model, "needs_owned_first", False) and strategy.in_one_order:
+        raise InputError(
+            f"model {model.name} computes the first rows of a graph: --strategy {name} has its atoms elsewhere; "
+            "leave --strategy auto."
+        )
     return strategy

@@ -57,7 +57,6 @@ class NodePartition(HaloStrategy):
     name = "partition"
     cap_atoms = False
     has_wide = False
-    in_one_order = False
 
     def nodes(self, domain: Domain, is_wide: bool) -> Nodes:
         n, comm, device = domain.n_owned, domain.comm, domain.backend.device

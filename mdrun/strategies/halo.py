@@ -96,12 +96,14 @@ class HaloStrategy:
     """Builds the context of a scope and writes each step's halo into it; says which nodes a graph has.
 
     Attributes:
+        in_one_order: nodes are in the same order on every rank, so that owned ones are not the first.
         has_wide: whether nodes may have neighbours that are two and more layers away.
     """
 
     name = "halo"
     cap_atoms = True
     has_wide = True
+    in_one_order = False
 
     def open(self, domain: Domain, n_atoms: int) -> DistributedContext:
         comm = domain.comm

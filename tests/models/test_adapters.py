@@ -70,16 +70,30 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
         needed("sevenn", "sevennet")
 
 
-@pytest.mark.parametrize("spec", ["mace:a.model", "lj + mace:a.model,head=x", "sevennet:my.pth", "chgnet:my.tar"])
+PICKLES = [
+    "mace:a.model", "lj + mace:a.model,head=x", "sevennet:my.pth", "sevennet:7net-mine.pth", "sevennet:7net-0/mine.pth",
+    "chgnet:my.tar", "chgnet:0.3.0-mine.tar",
+]  # fmt: skip
+IN_PACKAGES = ["sevennet", "sevennet:7net-MF-0,modal=PBE", "sevennet:7NET-0", "chgnet", "chgnet:r2scan"]
+
+
+@pytest.mark.parametrize("spec", PICKLES)
 def test_a_pickle_loads_with_the_users_leave_alone(spec):
     with pytest.raises(InputError, match="--trust-model"):
         refuse_unasked_code(spec, False)
     refuse_unasked_code(spec, True)
 
 
-@pytest.mark.parametrize("spec", ["sevennet", "sevennet:7net-MF-0,modal=PBE", "chgnet", "chgnet:r2scan", "lj", "eam:x"])
+@pytest.mark.parametrize("spec", [*IN_PACKAGES, "lj", "eam:x"])
 def test_weights_inside_a_package_need_no_leave(spec):
     refuse_unasked_code(spec, False)
+
+
+def test_a_file_with_the_name_of_a_packages_weights_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("7net-0").touch()
+    with pytest.raises(InputError, match="--trust-model"):
+        refuse_unasked_code("sevennet:7net-0", False)
 
 
 def test_a_run_that_names_a_pickle_is_refused_before_it_is_opened(tmp_path):

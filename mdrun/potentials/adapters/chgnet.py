@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from mdrun.errors import InputError
 from mdrun.graph import Graph
-from mdrun.potentials.adapters.occupied import owned_first
 from mdrun.potentials.adapters.packages import needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
-from mdrun.potentials.graph_model import GraphModel
+from mdrun.potentials.graph_model import GraphModel, Needs
 from mdrun.verbs import refresh_neighbors, system_sum
 
 IN_THE_WHEEL = ("0.3.0", "r2scan")
@@ -36,6 +35,8 @@ class CHGNet(nn.Module):
         net: a ``chgnet.model.CHGNet`` with ``mlp_first`` and bond convolutions without biases.
     """
 
+    needs = Needs(owned_first=True)
+
     def __init__(self, net: Any) -> None:
         super().__init__()
         self.net = net
@@ -44,7 +45,6 @@ class CHGNet(nn.Module):
 
     def forward(self, graph: Graph) -> Tensor:
         """(n_owned,) eV."""
-        owned_first(graph)
         net, owned = self.net, slice(0, graph.n_owned)
         dtype = graph.vectors.dtype
         lengths = graph.vectors.double().norm(dim=1)  # of which waves are made, some 30 periods: too many for float32

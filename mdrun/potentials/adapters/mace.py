@@ -16,7 +16,9 @@ from mdrun.graph import Graph
 from mdrun.potentials.adapters.occupied import occupied, refreshed
 from mdrun.potentials.adapters.packages import default_dtype, needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
-from mdrun.potentials.graph_model import GraphModel
+from mdrun.potentials.graph_model import GraphModel, Needs
+
+KINDS = ("MACE", "ScaleShiftMACE")  # others read more of the structure, or give more than an energy
 
 
 class Mace(nn.Module):
@@ -28,6 +30,8 @@ class Mace(nn.Module):
         net: a ``mace.modules.MACE`` or ``ScaleShiftMACE``.
         head: index of the output that is wanted.
     """
+
+    needs = Needs(owned_first=True)
 
     def __init__(self, net: Any, head: int = 0) -> None:
         super().__init__()
@@ -90,8 +94,8 @@ def of_net(net: Any, head: str | None, numbers: tuple[int, ...], name: str) -> F
         InputError: it is none that gives energies, or lacks the head.
         UnknownSpecies: it was not trained on one.
     """
-    if not hasattr(net, "interactions") or not hasattr(net, "atomic_energies_fn"):
-        raise InputError(f"{name} holds a {type(net).__name__}, which is no MACE model of energies.")
+    if type(net).__name__ not in KINDS:
+        raise InputError(f"{name} holds a {type(net).__name__}; mdrun runs {' and '.join(KINDS)}.")
     if getattr(net, "embedding_specs", None):
         raise InputError(f"{name} asks for {', '.join(net.embedding_specs)} of the structure, which mdrun has not.")
     heads = list(getattr(net, "heads", None) or ["Default"])

@@ -7,14 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mdrun.errors import InputError
 from mdrun.graph import Graph
 from mdrun.verbs import refresh_neighbors
 
 
 def occupied(graph: Graph, number: int) -> Graph:
     """The graph, or where nothing is owned, one with a lone atom of that atomic number, of which nobody hears."""
-    owned_first(graph)
     if graph.n_owned > 0:
         return graph
     device = graph.numbers.device
@@ -26,16 +24,6 @@ def occupied(graph: Graph, number: int) -> Graph:
         charges=graph.charges.new_zeros(1),
         positions=graph.positions.new_zeros((1, 3)),
     )
-
-
-def owned_first(graph: Graph) -> None:
-    """Packages' layers are given the first rows as those to compute.
-
-    Raises:
-        InputError: the strategy has them elsewhere.
-    """
-    if graph.owned_offset:
-        raise InputError("models of packages compute the first rows of a graph: run them with --strategy halo.")
 
 
 def refreshed(x: Tensor, is_occupied: bool) -> Tensor:

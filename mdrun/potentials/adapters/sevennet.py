@@ -16,7 +16,7 @@ from mdrun.graph import Graph
 from mdrun.potentials.adapters.occupied import occupied, refreshed
 from mdrun.potentials.adapters.packages import needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
-from mdrun.potentials.graph_model import GraphModel
+from mdrun.potentials.graph_model import GraphModel, Needs
 
 IN_THE_WHEEL = ("7net-0", "7net-MF-0", "7net-l3i5")  # others are fetched from the net by sevenn itself
 FORCES = "force_output"
@@ -32,6 +32,8 @@ class SevenNet(nn.Module):
         net: sevenn's ``AtomGraphSequential``.
         modal: of a network with several.
     """
+
+    needs = Needs(owned_first=True)
 
     def __init__(self, net: Any, modal: str | None = None) -> None:
         super().__init__()
