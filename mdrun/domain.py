@@ -299,8 +299,8 @@ class Domain:
         self._learn_strain(state)
         self.backend.move_owned(state.positions, self._shifts, self._then, state.cell, self._strain, self.packed)
         self._refresh_ghosts(state.cell)
-        low, high = self.backend.bounds(self.positions)
-        self._middle, self._half_extent = (low + high) / 2, float((high - low).max(initial=0.0)) / 2
+        low, high = self.backend.bounds(self.positions) if self.n_padded else (np.zeros(3), np.zeros(3))
+        self._middle, self._half_extent = (low + high) / 2, float((high - low).max()) / 2
         self._list.build(self.positions, self.n_owned, self.reach)
         self.counts.add_build(self.n_owned, self.n_ghosts, int(self.n_neighbors.sum()))
         # what every rank knows: that atoms are slow enough for a late look
