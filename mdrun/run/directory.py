@@ -20,9 +20,11 @@ THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
 STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
 STOP = "STOP"  # made by the user: the run stops
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
+DAMAGED_CHECKPOINT = "checkpoint.damaged.npz"  # once the one before it was gone on from
 LAST_GOOD, BLOWUP = "last_good.extxyz", "blowup.extxyz"
 FILES = (
-    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, LAST_GOOD, BLOWUP,
+    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, DAMAGED_CHECKPOINT, RELAXED,
+    LAST_GOOD, BLOWUP,
 )  # fmt: skip
 FORMER, OUTLIVED = ".former", ".outlived"  # directories: of the run that is replaced, until the new one has begun
 WORD, SHARE = ".word", ".share"  # files of ranks that lost contact, and of ranks of a run that became unphysical
@@ -230,6 +232,15 @@ def clear_remains(path: Path, files: Sequence[str] = FILES) -> None:
         for partial in path.glob(f".{name.lstrip('.')}.*"):
             with contextlib.suppress(OSError):
                 partial.unlink()
+
+
+def status_there(path: Path) -> dict[str, Any]:
+    """``status.json`` of a directory as it stands; empty where there is none that can be read."""
+    try:
+        status = json.loads((path / STATUS).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return status if isinstance(status, dict) else {}
 
 
 def claims_the_word(path: Path, run: str) -> bool:

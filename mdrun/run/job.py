@@ -21,7 +21,7 @@ from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.registry import compile_terms, load_model
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
-from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
+from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
 from mdrun.run.ending import Witness
@@ -121,7 +121,7 @@ class Job(Witness):
     def _execute(self) -> Outcome:
         comm, is_writer = self.comm, self.comm.rank == 0
         self.n_threads = set_threads(self.settings.threads)
-        shared, state, template, checkpoint = None, None, None, None
+        shared, state, template, checkpoint, past = None, None, None, None, None
         if is_writer:
             past = self._past()
             shared, state, structure = self._read()
@@ -171,6 +171,8 @@ class Job(Witness):
             if is_writer:
                 assert self.directory is not None
                 self.directory.begin()
+                if past is not None and past.is_fallback:
+                    put_damaged_away(self.directory.path / CHECKPOINT)
                 self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
         if is_writer:
@@ -325,6 +327,7 @@ class Job(Witness):
         self.directory.write_status(
             {
                 "state": state,
+                "command": self.settings.command,
                 "run": self.run_id,
                 "step": step,
                 "n_steps": n_steps,
