@@ -97,6 +97,7 @@ class Job(Witness):
         self.listener = listener
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
+        self.signals = Signals(comm.rank)  # inert; whoever runs the process puts its own here
         self._outputs: Outputs | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self._atoms: Structure | None = None  # on the rank that writes
@@ -115,10 +116,6 @@ class Job(Witness):
             InputError: before any work, the user's input is wrong.
             SimulationError: the system became unphysical.
         """
-        with Signals(self.comm.rank) as self._signals:
-            return self._execute()
-
-    def _execute(self) -> Outcome:
         comm, is_writer = self.comm, self.comm.rank == 0
         self.n_threads = set_threads(self.settings.threads)
         shared, state, template, checkpoint, past = None, None, None, None, None
@@ -232,7 +229,7 @@ class Job(Witness):
     def _pulse_of(self, settings: Settings) -> Pulse:
         seconds = settings.checkpoint_cadence.seconds
         return Pulse(
-            self.comm, self._signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
+            self.comm, self.signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
         )
 
     def _open_outputs(
