@@ -71,5 +71,7 @@ def test_a_kill_at_any_moment_leaves_the_last_checkpoint_whole(tmp_path, n_kills
     assert step > 0
     if n_kills == 50:
         assert n_halves > 10  # most of the time goes into writing, so this did hit its middle
-    RunDirectory(tmp_path, [], overwrite=True)
+    directory = RunDirectory(tmp_path, [], overwrite=True)
+    directory.take_over()
+    directory.begin()
     assert list(tmp_path.iterdir()) == []

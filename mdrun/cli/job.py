@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mdrun.errors import InputError
+from mdrun.launch import launch_environment
 from mdrun.run.config import read_config
 from mdrun.run.settings import Settings, make_settings
+from mdrun.run.signals import Signals
 
 Load = Callable[[], tuple[Callable[..., Any], Callable[[int], Any]]]  # what makes a job, and a reporter for a rank
 
@@ -21,6 +24,7 @@ def run_job(
     kind: type[Settings],
     load: Load,
     look: Callable[[], None] | None = None,
+    heeds_signals: bool = True,
 ) -> int:
     """Run a command's job on this rank, to its end or to the words that say why not.
 
@@ -29,13 +33,27 @@ def run_job(
         config: a TOML file with others.
         kind: the command's settings.
         look: called before anything else, to refuse what can be known to be wrong.
+        heeds_signals: the job looks at the signals that it is given; they are heard from now on, imports included.
         load: called once the process is ready for what it imports: the job and who tells of it.
 
     Returns:
         The exit code.
     """
+    rank = int(launch_environment(os.environ).get("RANK", "0"))
+    with Signals(rank) if heeds_signals else contextlib.nullcontext(Signals(rank)) as signals:
+        return _run(given, config, debug, kind, load, look, signals)
+
+
+def _run(
+    given: dict,
+    config: Path | None,
+    debug: bool,
+    kind: type[Settings],
+    load: Load,
+    look: Callable[[], None] | None,
+    signals: Signals,
+) -> int:
     import gc
-    import os
 
     # What is imported below is half a million objects that stay: looking for garbage among them takes half a second.
     gc.set_threshold(100_000, 50, 100)
@@ -66,11 +84,13 @@ def run_job(
     comm, job, reporter = Comm(), None, None
     try:
         settings = _settings_or_mistake(given, config, kind, look)
-        comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
+        with signals.meeting():
+            comm = open_comm(getattr(settings, "comm_timeout", Settings.comm_timeout))
         if isinstance(settings, InputError):  # told once the ranks have met, by one of them
             raise settings
         reporter = reporter_of(comm.rank)
         job = job_of(settings, comm, reporter)
+        job.signals = signals
         outcome = job.execute()
         comm.close()
     except (Exception, KeyboardInterrupt) as error:

@@ -9,8 +9,10 @@ import typer
 from mdrun.cli.job import run_job
 from mdrun.cli.simulate import EXECUTION, OUTPUT, RUN, _load, _option
 from mdrun.errors import InputError
-from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT
+from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, status_there
+from mdrun.run.relax_settings import RelaxSettings
 from mdrun.run.settings import Settings
+from mdrun.run.status import way_on_from_relaxed
 
 
 def resume(
@@ -45,6 +47,9 @@ def resume(
     def look() -> None:
         if not (directory / CONFIG).is_file():
             raise InputError(f"{directory} holds no run: it has no {CONFIG}.")
+        if status_there(directory).get("command") == RelaxSettings.command:
+            way_on = way_on_from_relaxed(directory) or f"mdrun relax --config {directory / CONFIG} --overwrite"
+            raise InputError(f"{directory} holds a relaxation, which has no checkpoints. Go on with {way_on}.")
         if not any((directory / name).exists() for name in (CHECKPOINT, PREVIOUS_CHECKPOINT)):
             raise InputError(
                 f"{directory} holds no checkpoint to go on from. Start its run again: mdrun simulate --config "

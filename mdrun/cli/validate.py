@@ -69,4 +69,4 @@ def _validate(given: dict, plan: Plan, out: Path | None, config: Path | None, de
 
         return functools.partial(Validation, plan=plan, out=out), Verdicts
 
-    return run_job(given, config, debug, ValidateSettings, load)
+    return run_job(given, config, debug, ValidateSettings, load, heeds_signals=False)

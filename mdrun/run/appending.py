@@ -17,14 +17,8 @@ def open_text(path: Path, at: int | None = None) -> TextIO:
     """
     if at is None:
         return path.open("w", encoding="utf-8", newline="")
-    try:
-        file = path.open("r+", encoding="utf-8", newline="")
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is gone, and the run can't go on with it. Put it back, or start afresh.") from error
-    size = os.fstat(file.fileno()).st_size
-    if size < at:
-        file.close()
-        raise too_short(path, size, at, "bytes")
+    check_place(path, at)
+    file = path.open("r+", encoding="utf-8", newline="")
     file.seek(at)
     file.truncate()
     return file
@@ -36,6 +30,20 @@ def too_short(path: Path, holds: int, at: int, unit: str) -> InputError:
         f"{path} has {holds} {unit} where the checkpoint saw {at}, fewer than the run wrote: part of it was lost. Put "
         "it back, or start afresh."
     )
+
+
+def check_place(path: Path, at: int) -> None:
+    """Refuse what ``open_text`` would, with the file left as it is.
+
+    Raises:
+        InputError: it is gone, or shorter than that.
+    """
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is gone, and the run can't go on with it. Put it back, or start afresh.") from error
+    if size < at:
+        raise too_short(path, size, at, "bytes")
 
 
 def written(file: TextIO) -> int:

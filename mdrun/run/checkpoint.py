@@ -22,7 +22,7 @@ from mdrun.errors import InputError
 from mdrun.integrate import kept
 from mdrun.run.averages import Rows
 from mdrun.run.checkpoint_contents import Wrong, check_arrays, check_meta
-from mdrun.run.directory import writing
+from mdrun.run.directory import DAMAGED_CHECKPOINT, writing
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
@@ -175,6 +175,17 @@ def write_whole(path: Path, **arrays: np.ndarray) -> None:
             _sync_names(path.parent)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def put_damaged_away(path: Path) -> None:
+    """Give a damaged checkpoint another name: the next one written would push it over the whole one before it.
+
+    Raises:
+        OutputError: it can't be renamed.
+    """
+    with writing(path):
+        os.replace(path, path.with_name(DAMAGED_CHECKPOINT))
+        _sync_names(path.parent)
 
 
 def _sync_names(directory: Path) -> None:

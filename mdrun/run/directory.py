@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import tomllib
 import weakref
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,13 @@ THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
 STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
 STOP = "STOP"  # made by the user: the run stops
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
+DAMAGED_CHECKPOINT = "checkpoint.damaged.npz"  # once the one before it was gone on from
 LAST_GOOD, BLOWUP = "last_good.extxyz", "blowup.extxyz"
 FILES = (
-    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, LAST_GOOD, BLOWUP,
+    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, DAMAGED_CHECKPOINT, RELAXED,
+    LAST_GOOD, BLOWUP,
 )  # fmt: skip
+FORMER, OUTLIVED = ".former", ".outlived"  # directories: of the run that is replaced, until the new one has begun
 WORD, SHARE = ".word", ".share"  # files of ranks that lost contact, and of ranks of a run that became unphysical
 ADVICE = {
     errno.ENOSPC: "Make room on that disk",
@@ -56,7 +60,11 @@ SUFFIXES = (".extxyz", ".xyz", ".traj", ".h5md", ".dump", ".lammpstrj")  # of tr
 
 
 class RunDirectory:
-    """Held by the writing rank for the life of the run."""
+    """Held by the writing rank for the life of the run.
+
+    Claimed first; then ``take_over`` makes room, ``discard`` takes that back where the run is refused, and ``begin``
+    makes it final. A start that was killed meanwhile is taken back by whoever claims the directory next.
+    """
 
     def __init__(
         self, path: Path, inputs: list[Path], overwrite: bool, trajectories: Sequence[str] = (), keep: bool = False
@@ -65,7 +73,7 @@ class RunDirectory:
 
         Args:
             inputs: files that the run reads, which it must not write.
-            overwrite: replace the run that is there.
+            overwrite: it may replace the run that is there.
             trajectories: names of files that it writes beside ``FILES``.
             keep: go on with the run that is there.
 
@@ -74,7 +82,10 @@ class RunDirectory:
         """
         self.path = path
         self.is_new = not keep
+        self.has_begun = False
         self._files = tuple(dict.fromkeys((*FILES, *trajectories)))
+        self._rewritten: dict[str, bytes] = {}
+        self._took_over = False
         for name in self._files:
             for source in inputs:
                 if source.resolve() == (path / name).resolve():
@@ -94,8 +105,8 @@ class RunDirectory:
         except OSError as error:
             raise InputError(f"the run directory {path} can't be made: {error.strerror}.") from error
         clear_remains(path, self._files)
-        former = _trajectories_of(path / CONFIG) if overwrite else ()
-        present = [name for name in dict.fromkeys((*self._files, *former)) if (path / name).exists()]
+        shutil.rmtree(path / OUTLIVED, ignore_errors=True)
+        self._put_back(former_files(path) if (path / FORMER / CONFIG).exists() else ())
         if not keep and not overwrite and any(path.iterdir()):
             raise InputError(
                 f"the run directory {path} exists and is not empty. Choose another --out, or give --overwrite to "
@@ -103,8 +114,37 @@ class RunDirectory:
             )
         if not os.access(path, os.W_OK):
             raise InputError(f"the run directory {path} can't be written to.")
-        for name in (LAST_GOOD, BLOWUP) if keep else present:  # a run that goes on does not blow up again unseen
-            (path / name).unlink(missing_ok=True)
+
+    def take_over(self) -> None:
+        """Make room for this run: all of the one that it replaces is set aside; of one that goes on, what it left when
+        it became unphysical, since it must not do so again unseen.
+
+        Raises:
+            OutputError: files can't be moved.
+        """
+        self._took_over = True
+        names = dict.fromkeys((*self._files, *former_files(self.path))) if self.is_new else (LAST_GOOD, BLOWUP)
+        present = [name for name in names if (self.path / name).exists()]
+        with writing(self.path):
+            if not self.is_new:
+                rewritten = [name for name in (CONFIG, STATUS) if (self.path / name).exists()]
+                self._rewritten = {name: (self.path / name).read_bytes() for name in rewritten}
+            if present:
+                (self.path / FORMER).mkdir(exist_ok=True)
+            for name in present:
+                os.replace(self.path / name, self.path / FORMER / name)
+
+    def begin(self) -> None:
+        """The run can't be refused any more: what was set aside is of no use now."""
+        self.has_begun = True
+        with contextlib.suppress(FileNotFoundError):  # renamed in one step: half of it is never put back
+            os.replace(self.path / FORMER, self.path / OUTLIVED)
+        shutil.rmtree(self.path / OUTLIVED, ignore_errors=True)
+
+    @property
+    def holds_former(self) -> bool:
+        """Whether a run was here before this one that ``discard`` brings back."""
+        return not self.is_new or (self.path / FORMER).exists()
 
     def release(self) -> None:
         """Let another run have it; what happens anyway once nobody knows of it."""
@@ -122,17 +162,25 @@ class RunDirectory:
                 raise FileNotFoundError(errno.ENOENT, "another directory has taken its place")
 
     def discard(self) -> None:
-        """Take back what was written, and the directory where nothing else is in it: the run never began.
-
-        What an earlier part of the run wrote stays.
-        """
+        """Take back what was done, and the directory where nothing else is in it: the run never began."""
         clear_remains(self.path, self._files)
-        if not self.is_new:
-            return
-        for name in self._files:
+        if self._took_over:
+            self._put_back(self._files if self.is_new else ())
+        for name, content in self._rewritten.items():
+            replace_file(self.path / name, content)
+        if self.is_new:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+
+    def _put_back(self, new: Sequence[str]) -> None:
+        """What was set aside, in place of these files of the run that was to replace it."""
+        for name in new:
             (self.path / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+        former = self.path / FORMER
+        if former.is_dir():
+            for path in former.iterdir():
+                os.replace(path, self.path / path.name)
+            former.rmdir()
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace ``status.json`` in one step, so that a reader never sees half of it.
@@ -186,6 +234,15 @@ def clear_remains(path: Path, files: Sequence[str] = FILES) -> None:
                 partial.unlink()
 
 
+def status_there(path: Path) -> dict[str, Any]:
+    """``status.json`` of a directory as it stands; empty where there is none that can be read."""
+    try:
+        status = json.loads((path / STATUS).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
 def claims_the_word(path: Path, run: str) -> bool:
     """Whether this process is the first of a run's that lost contact to each other, by a file that only one can make.
 
@@ -212,11 +269,11 @@ def amend_status(path: Path, run: str, changes: dict[str, Any]) -> None:
         replace_status(path / STATUS, {**status, **changes})
 
 
-def _trajectories_of(config: Path) -> list[str]:
-    """The trajectories of the run that is replaced, so that none of them stays beside the new one's."""
+def former_files(path: Path) -> list[str]:
+    """Names that a run in a directory may have written, its trajectories too: none of them stays beside another's."""
     try:
-        names = tomllib.loads(config.read_text(encoding="utf-8")).get("trajectory", [])
+        names = tomllib.loads((path / CONFIG).read_text(encoding="utf-8")).get("trajectory", [])
     except (OSError, ValueError):
-        return []
+        names = []
     named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    return [name for name in named if Path(name).name == name and Path(name).suffix in SUFFIXES]
+    return [*FILES, *(name for name in named if Path(name).name == name and Path(name).suffix in SUFFIXES)]

@@ -6,6 +6,7 @@ import functools
 import platform
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import Any, Protocol
 
 from mdrun import __version__
 from mdrun.comm import Comm
-from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED
+from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED, EXIT_UNPHYSICAL
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.registry import compile_terms, load_model
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
-from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back
+from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
 from mdrun.run.ending import Witness
@@ -88,6 +89,7 @@ class Job(Witness):
     """One run. ``directory`` and ``sim`` are there once they exist, for whoever has to write down an early end."""
 
     looks_late: bool | None = None  # what the backend does by default
+    takes_averages = True
 
     def __init__(self, settings: Settings, comm: Comm, listener: Listener) -> None:
         self.settings = settings
@@ -95,6 +97,7 @@ class Job(Witness):
         self.listener = listener
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
+        self.signals = Signals(comm.rank)  # inert; whoever runs the process puts its own here
         self._outputs: Outputs | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self._atoms: Structure | None = None  # on the rank that writes
@@ -113,13 +116,9 @@ class Job(Witness):
             InputError: before any work, the user's input is wrong.
             SimulationError: the system became unphysical.
         """
-        with Signals(self.comm.rank) as self._signals:
-            return self._execute()
-
-    def _execute(self) -> Outcome:
         comm, is_writer = self.comm, self.comm.rank == 0
         self.n_threads = set_threads(self.settings.threads)
-        shared, state, template, checkpoint = None, None, None, None
+        shared, state, template, checkpoint, past = None, None, None, None, None
         if is_writer:
             past = self._past()
             shared, state, structure = self._read()
@@ -132,6 +131,7 @@ class Job(Witness):
             if self.directory is None:
                 inputs, may_replace = [Path(settings.structure)], settings.overwrite or settings.resume
                 self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
+            self.directory.take_over()
             with writing(self.directory.path / CONFIG):
                 write_config(to_be_kept(settings), self.directory.path / CONFIG)
         shared, checkpoint, self.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
@@ -158,9 +158,18 @@ class Job(Witness):
             thermometer = Thermometer(comm)
             self._pulse = self._pulse_of(shared.settings)
             self._places = checkpoint.outputs if checkpoint is not None else None
-            sim.observers = [*self._observers(shared.settings, template, thermometer), Observer(1, self._pulse, False)]
-            first = self._begin(sim, checkpoint, thermometer)
+            self.rows = Rows(thermometer) if self.takes_averages else None
+
+            def watch() -> None:
+                looks = self._observers(shared.settings, template, thermometer)
+                sim.observers = [*looks, Observer(1, self._pulse, False)]
+
+            first = self._begin(sim, checkpoint, thermometer, watch)
             if is_writer:
+                assert self.directory is not None
+                self.directory.begin()
+                if past is not None and past.is_fallback:
+                    put_damaged_away(self.directory.path / CHECKPOINT)
                 self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
         if is_writer:
@@ -189,9 +198,16 @@ class Job(Witness):
         take_up(state, past.checkpoint, settings.structure)
         return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes))
 
-    def _begin(self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer) -> Thermo:
-        """The first step's forces, or those of the step that the run goes on from; what is measured there."""
+    def _begin(
+        self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer, watch: Callable[[], None]
+    ) -> Thermo:
+        """The first step's forces, or those of the step that the run goes on from; what is measured there.
+
+        Args:
+            watch: gives the simulation its observers.
+        """
         if checkpoint is None:
+            watch()
             start(sim)
             return thermometer(sim)
         assert self.rows is not None
@@ -199,6 +215,7 @@ class Job(Witness):
         go_on(sim, checkpoint.arrays)
         put_back(checkpoint, sim, self.rows)
         first = thermometer(sim)
+        watch()  # cuts the outputs back: until here the run may be refused
         as_then(sim)
         return first
 
@@ -212,7 +229,7 @@ class Job(Witness):
     def _pulse_of(self, settings: Settings) -> Pulse:
         seconds = settings.checkpoint_cadence.seconds
         return Pulse(
-            self.comm, self._signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
+            self.comm, self.signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
         )
 
     def _open_outputs(
@@ -224,7 +241,7 @@ class Job(Witness):
 
     def _observers(self, settings: Settings, template: Any, thermometer: Thermometer) -> list[Observer]:
         outputs = self._open_outputs(settings, template, thermometer)
-        self.rows = Rows(thermometer)
+        assert self.rows is not None
         path = self._file(CHECKPOINT)
         self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
         often = settings.checkpoint_cadence
@@ -307,6 +324,7 @@ class Job(Witness):
         self.directory.write_status(
             {
                 "state": state,
+                "command": self.settings.command,
                 "run": self.run_id,
                 "step": step,
                 "n_steps": n_steps,
@@ -340,9 +358,12 @@ class Job(Witness):
             self._outputs.frames.close()
         if self.directory is None:
             return
-        if exit_code == EXIT_INPUT and (self.sim is None or self.sim.step == self._first_step):
+        # A start that failed by itself is written down, but in no other run's place.
+        leaves_word = exit_code != EXIT_INPUT and (exit_code == EXIT_UNPHYSICAL or not self.directory.holds_former)
+        if not self.directory.has_begun and not leaves_word:
             self.directory.discard()
         else:
+            self.directory.begin()
             self._write_status("failed", exit_code, reason, last_good_step)
         self.directory.release()
 

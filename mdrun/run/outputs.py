@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from mdrun.comm import Comm
+from mdrun.run.appending import check_place
 from mdrun.run.directory import RANKS, THERMO
 from mdrun.run.ranks import RanksFile
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Observer
 from mdrun.run.thermo import ThermoFile, Thermometer
+from mdrun.run.trajectories.names import TEXTS, format_of
 from mdrun.run.trajectory import TrajectoryFile
 
 Columns = Mapping[str, Callable[[], float]]
@@ -41,13 +43,17 @@ class Outputs:
             OutputError: one can't be opened.
         """
         place = (at or {}).get
-        thermo, ranks = (None if directory is None else directory / name for name in (THERMO, RANKS))
-        self._thermo = ThermoFile(thermo, thermometer, columns, place(THERMO))
-        self._ranks = RanksFile(ranks, place(RANKS))
+        if directory is not None and at is not None:  # all are looked at before any is cut
+            texts = [THERMO, RANKS, *(n for n in settings.trajectory if format_of(n, "--trajectory") in TEXTS)]
+            for name in (name for name in texts if name in at):
+                check_place(directory / name, at[name])
         self.frames = TrajectoryFile(
             directory, template, comm, thermometer, settings.trajectory, selection=settings.trajectory_atoms,
             precision=settings.trajectory_precision, is_wrapped=settings.wrap, at=at,
         )  # fmt: skip
+        thermo, ranks = (None if directory is None else directory / name for name in (THERMO, RANKS))
+        self._thermo = ThermoFile(thermo, thermometer, columns, place(THERMO))
+        self._ranks = RanksFile(ranks, place(RANKS))
         self._log_every, self._frames_every = settings.log_every, settings.trajectory_every
 
     def observers(self) -> list[Observer]:

@@ -31,6 +31,8 @@ class RelaxJob(Job):
 
     looks_late = False  # a step may strain the cell farther than a list can wait, and each is decided upon
 
+    takes_averages = False
+
     def __init__(self, settings: RelaxSettings, comm: Comm, listener: Listener) -> None:
         super().__init__(settings, comm, listener)
         self._straining: Straining | None = None

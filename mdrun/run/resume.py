@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection, Iterable
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import numpy as np
 import torch
 
 from mdrun.domain import THEN
-from mdrun.errors import InputError
+from mdrun.errors import EXIT_UNPHYSICAL, InputError
 from mdrun.potentials.registry import with_absolute_paths
+from mdrun.run.cadence import cadence
 from mdrun.run.checkpoint import Checkpoint, DamagedCheckpoint, read_checkpoint
 from mdrun.run.checkpoint_contents import Wrong, checked_settings
-from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, STATUS, RunDirectory
+from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, RunDirectory, status_there
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 
@@ -32,10 +33,15 @@ LEFT_AS_IT_WAS = ("seed", "model", "precision")  # where they are not given
 
 @dataclass(frozen=True)
 class Past:
-    """A run to go on with: its directory, which is this run's now, its checkpoint, and what to tell of it."""
+    """A run to go on with: its directory, which is this run's now, its checkpoint, and what to tell of it.
+
+    Attributes:
+        is_fallback: the newest checkpoint is damaged, and this is the one before it.
+    """
 
     directory: RunDirectory
     checkpoint: Checkpoint
+    is_fallback: bool
     notes: tuple[str, ...]
 
 
@@ -43,8 +49,8 @@ def find_past(settings: Settings) -> Past | None:
     """What ``--resume`` goes on with; None where the run starts afresh, in place of one that left no checkpoint.
 
     Raises:
-        InputError: another run holds the directory; it is no run's, or a finished one's without a checkpoint; no
-            checkpoint is whole.
+        InputError: another run holds the directory; it is no run's, another command's, or that of one that would not
+            be made again to the same place; no checkpoint is whole.
     """
     path = settings.directory
     if not path.is_dir() or not any(path.iterdir()):
@@ -52,25 +58,46 @@ def find_past(settings: Settings) -> Past | None:
     if not (path / CONFIG).exists():
         raise InputError(f"{path} is not empty and holds no run to go on with. Choose another --out.")
     directory = RunDirectory(path, [Path(settings.structure)], False, settings.trajectory, keep=True)
+    then = status_there(path)
+    command = then.get("command", settings.command)
+    if command != settings.command:
+        raise InputError(
+            f"{path} holds what mdrun {command} left, which mdrun {settings.command} can't go on with and does not "
+            "replace unasked. Choose another --out, or give --overwrite in place of --resume."
+        )
     found = newest_checkpoint(path)
     if found is not None:
         checkpoint, notes = found
         of_all = f"{checkpoint.step} of {settings.n_steps}"
-        return Past(directory, checkpoint, (*notes, f"going on at step {of_all} of the run in {path}"))
+        is_fallback = bool(notes) and (path / CHECKPOINT).exists()
+        return Past(directory, checkpoint, is_fallback, (*notes, f"going on at step {of_all} of the run in {path}"))
     directory.release()
-    if _state_of(path) == "finished":
+    if ending := _ending_to_be_kept(path, then):
         raise InputError(
-            f"the run in {path} finished without a checkpoint: there is nothing to go on from. Choose another --out, "
-            "or replace it with --overwrite."
+            f"the run in {path} {ending} without a checkpoint: there is nothing to go on from. Choose another --out, "
+            "or replace it with --overwrite in place of --resume."
         )
     return None
 
 
-def _state_of(path: Path) -> str | None:
-    try:
-        return json.loads((path / STATUS).read_text()).get("state")
-    except (OSError, ValueError, AttributeError):
+def _ending_to_be_kept(path: Path, status: Mapping[str, Any]) -> str | None:
+    """What a run without checkpoints came to, where a fresh start in its place would lose more than time.
+
+    One that was to write checkpoints, and ended before the first, is started again as it was promised.
+    """
+    step = status.get("step")
+    if status.get("state") == "finished":
+        return "finished"
+    if not isinstance(step, int) or step == 0:
         return None
+    if status.get("exit_code") == EXIT_UNPHYSICAL:
+        return f"became unphysical after step {step}"
+    try:
+        often = tomllib.loads((path / CONFIG).read_text(encoding="utf-8")).get("checkpoint_every")
+        is_never = often is not None and cadence(often, "checkpoint-every").is_never
+    except (OSError, ValueError, TypeError, InputError):
+        is_never = False
+    return f"made {step} steps" if is_never else None
 
 
 def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:

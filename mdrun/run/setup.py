@@ -36,6 +36,7 @@ from mdrun.run.settings import Settings
 from mdrun.run.starting import give_velocities
 from mdrun.state import FIELDS, State
 from mdrun.structures import Structure, load_structure
+from mdrun.structures.selection import select
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         constrain_bonds=settings.constrain_bonds,
     )
     notes = [*structure.notes]
+    if settings.trajectory_atoms is not None:
+        select(settings.trajectory_atoms, structure.atoms, "--trajectory-atoms")
     numbers = structure.species
     if settings.model is None:
         settings = replace(settings, model=default_model(numbers))

@@ -12,11 +12,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from mdrun.errors import EXIT_STOPPED
+
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 ECHO_S = 2.0  # launchers pass on what reached the ranks by itself as well: that soon, it is the same wish
+MEETING_S = 10.0  # after a signal, for ranks that are still to meet; then they stop together
 SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -60,6 +64,25 @@ class Signals:
         os.close(self._reader)
         os.close(self._writer)
 
+    @contextlib.contextmanager
+    def meeting(self) -> Iterator[None]:
+        """While ranks wait for each other to come: nothing is begun, and a wish need not wait for them all."""
+        has_met = threading.Event()
+
+        def watch() -> None:
+            while not has_met.wait(0.1):
+                if self.wish and time.monotonic() - self._came_at > MEETING_S:
+                    self._end(
+                        f"{signal_name(self.wish)} while the ranks had not all met: nothing was begun. Start it again.",
+                        EXIT_STOPPED,
+                    )
+
+        threading.Thread(target=watch, name="meeting", daemon=True).start()
+        try:
+            yield
+        finally:
+            has_met.set()
+
     def _listen(self) -> None:
         while True:
             for number in os.read(self._reader, 64):
@@ -73,16 +96,18 @@ class Signals:
         if not self.wish:
             self.wish, self._came_at = number, now
         elif now - self._came_at > ECHO_S:
-            words = (
-                f"mdrun: rank {self._rank}: {signal_name(number)} after {signal_name(self.wish)}: ended at once, "
-                f"{now - self._came_at:.0f} s after the first, which asked to stop at the end of a step. What is kept "
-                "is the last checkpoint.\n"
+            self._end(
+                f"{signal_name(number)} after {signal_name(self.wish)}: ended at once, {now - self._came_at:.0f} s "
+                "after the first, which asked to stop at the end of a step. What is kept is the last checkpoint.",
+                128 + number,
             )
-            with contextlib.suppress(OSError):
-                if os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb":
-                    os.write(2, SHOW_CURSOR)  # a progress bar may have hidden it
-                os.write(2, words.encode())
-            os._exit(128 + number)
+
+    def _end(self, words: str, code: int) -> None:
+        with contextlib.suppress(OSError):
+            if os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb":
+                os.write(2, SHOW_CURSOR)  # a progress bar may have hidden it
+            os.write(2, f"mdrun: rank {self._rank}: {words}\n".encode())
+        os._exit(code)
 
 
 def signal_name(number: int) -> str:

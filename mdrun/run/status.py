@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from mdrun.errors import InputError
-from mdrun.run.directory import CHECKPOINT, STATUS
+from mdrun.run.directory import CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, STATUS
 
 RUNNING = "running"
 MOST_BYTES = 64 << 20  # a kilobyte for each rank of the largest run there is
@@ -59,6 +59,7 @@ class RunStatus:
 
     directory: Path
     state: str
+    command: str | None
     step: int
     n_steps: int | None
     steps_per_second: float | None
@@ -126,6 +127,7 @@ def _checked(raw: Any, directory: Path, age: float) -> RunStatus:
     return RunStatus(
         directory=directory,
         state=state,
+        command=take("command", (str,)),
         step=take("step", (int,), needed=True),
         steps_per_second=take("steps_per_second", (int, float)),
         seconds_left=take("seconds_left", (int, float)),
@@ -159,6 +161,15 @@ def way_on(status: RunStatus) -> str | None:
     """What to do with a run that did not come to its end; None where that is nothing."""
     if status.state not in ("stopped", "died", "failed"):
         return None
-    if not (status.directory / CHECKPOINT).exists():  # that of a killed run may be newer than its status
+    if status.command == "relax":
+        return way_on_from_relaxed(status.directory) or f"start it again: it left no {RELAXED}"
+    # That of a killed run may be newer than its status.
+    if not any((status.directory / name).exists() for name in (CHECKPOINT, PREVIOUS_CHECKPOINT)):
         return "start it again: it left no checkpoint"
     return f"mdrun resume {shlex.quote(os.fspath(status.directory))}"
+
+
+def way_on_from_relaxed(directory: Path) -> str | None:
+    """How to go on with a relaxation, which leaves no checkpoint; None where it left no structure either."""
+    relaxed = directory / RELAXED
+    return f"mdrun relax {shlex.quote(os.fspath(relaxed))}, its options as before" if relaxed.exists() else None

@@ -95,12 +95,13 @@ class TrajectoryFile:
         self._constants = {name: values[self._ids] for name, values in others.items()}
         self._info = dict(template.info)
         digits = parse_precision(precision, names)
-        for path in (directory / name for name in names):
-            place = None if at is None else at.get(path.name)
-            if at is not None and place is None and path.exists():
+        paths = [directory / name for name in names]
+        for path in paths:
+            if at is not None and path.name not in at and path.exists():
                 raise InputError(f"{path} is none of this run's trajectories, and would be written over. Move it away.")
+        for path in paths:
             with writing(path):
-                self._writers[path] = open_writer(path, digits, is_wrapped, place)
+                self._writers[path] = open_writer(path, digits, is_wrapped, (at or {}).get(path.name))
         self._thread = WritingThread(self._writers)
 
     def __call__(self, sim: Simulation) -> None:

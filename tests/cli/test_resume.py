@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -148,9 +149,19 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(folder, tmp_path)
     assert "finished without a checkpoint" in refused.err
     status = json.loads((tmp_path / "run/status.json").read_text())
     (tmp_path / "run/status.json").write_text(json.dumps(status | {"state": "running"}))
-    call("simulate", *words, "--resume", cwd=tmp_path).expect(0)
+    refused = call("simulate", *words, "--resume", cwd=tmp_path).expect(2)  # it was to have none: all there is is this
+    assert "made 5 steps without a checkpoint" in refused.err
+    assert "--overwrite" in refused.err
     refused = call("resume", "run", cwd=tmp_path).expect(2)
     assert "holds no checkpoint" in refused.err
+    words = (*words[:3], "--checkpoint-every", "15min", "--steps", 5)
+    call("simulate", *words, "--overwrite", cwd=tmp_path).expect(0)
+    (tmp_path / "run/checkpoint.npz").unlink()
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    for ending, code in (({"state": "failed", "exit_code": 3}, 2), ({"state": "running"}, 0)):
+        (tmp_path / "run/status.json").write_text(json.dumps(status | ending))
+        ended = call("simulate", *words, "--resume", cwd=tmp_path).expect(code)
+        assert ("became unphysical after step 5" in ended.err) == (code == 2)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/precious.txt").write_text("mine")
     refused = call("simulate", folder / "argon.xyz", "--resume", "--out", "other", cwd=tmp_path).expect(2)
@@ -213,6 +224,44 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(folder, tmp_path, dama
         (tmp_path / "run" / name).write_bytes(b"a")
     refused = call("resume", "run", "--steps", 12, cwd=tmp_path).expect(2)
     assert "Start afresh" in refused.err
+
+
+def test_after_a_fallback_the_whole_checkpoint_outlives_a_kill_between_the_renames(folder, tmp_path, monkeypatch):
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--seed", 3, "--log-every", 2, "--out", "run")
+    call("simulate", *words, "--checkpoint-every", 4, "--steps", 8, cwd=tmp_path).expect(0)
+    run, replace = tmp_path / "run", os.replace
+    whole = (run / "checkpoint.previous.npz").read_bytes()
+    (run / "checkpoint.npz").write_bytes(b"damaged")
+
+    def broken_off(source, target):
+        if Path(source).name.startswith(".checkpoint.npz"):  # all renames before it are made
+            raise OSError("killed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", broken_off)
+    call("resume", "run", "--steps", 12, cwd=tmp_path).expect(1)
+    monkeypatch.undo()
+    assert (run / "checkpoint.previous.npz").read_bytes() == whole
+    assert (run / "checkpoint.damaged.npz").read_bytes() == b"damaged"
+    assert "going on at step 4 of 12" in call("resume", "run", "--steps", 12, cwd=tmp_path).expect(0).out
+    call("simulate", *words, "--steps", 1, "--overwrite", cwd=tmp_path).expect(0)
+    assert not (run / "checkpoint.damaged.npz").exists()
+
+
+@pytest.mark.parametrize("ends", [75, 0])
+def test_what_another_command_left_is_never_gone_on_with_nor_replaced_unasked(folder, tmp_path, ends):
+    """Both take STRUCTURE.run where no other is named."""
+    how = ("--steps", 5, "--fmax", 1e-9) if ends else ("--fmax", 10)
+    call("relax", folder / "argon.xyz", *how, cwd=tmp_path).expect(ends)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "argon.run").iterdir()}
+    refused = call("simulate", folder / "argon.xyz", "--resume", cwd=tmp_path).expect(2)
+    assert "holds what mdrun relax left" in refused.err
+    assert "--overwrite" in refused.err
+    refused = call("resume", "argon.run", cwd=tmp_path).expect(2)
+    assert "Go on with mdrun relax argon.run/relaxed.extxyz" in refused.err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "argon.run").iterdir()} == before
+    call("simulate", folder / "argon.xyz", "--steps", 1, "--overwrite", cwd=tmp_path).expect(0)
+    assert not (tmp_path / "argon.run/relaxed.extxyz").exists()
 
 
 def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, tmp_path):

@@ -69,6 +69,25 @@ def test_a_run_that_left_no_checkpoint_starts_again(tmp_path):
     assert ended.out.splitlines()[-1] == "to go on: start it again: it left no checkpoint"
 
 
+@pytest.mark.parametrize(
+    ("command", "left", "way_on"),
+    [
+        ("simulate", ["checkpoint.npz"], "mdrun resume a.run"),
+        ("simulate", ["checkpoint.previous.npz"], "mdrun resume a.run"),
+        ("simulate", ["checkpoint.damaged.npz"], "start it again: it left no checkpoint"),
+        ("relax", ["relaxed.extxyz"], "mdrun relax a.run/relaxed.extxyz, its options as before"),
+        ("relax", [], "start it again: it left no relaxed.extxyz"),
+    ],
+)
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_the_way_on_is_that_of_the_command_from_what_is_there(tmp_path, state, command, left, way_on):
+    (tmp_path / "a.run").mkdir()
+    for name in left:
+        (tmp_path / "a.run" / name).touch()
+    ended = shown(tmp_path, state=state, exit_code=75, checkpoint_step=None, command=command).expect(0)
+    assert ended.out.splitlines()[-1] == f"to go on: {way_on}"
+
+
 def test_a_finished_run_needs_nothing(tmp_path):
     text = shown(tmp_path, state="finished", step=10000, exit_code=0, reason="all steps done").expect(0).out
     assert "step: 10000 of 10000 (100.0%)\nreason: all steps done\n" in text

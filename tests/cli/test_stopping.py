@@ -194,6 +194,44 @@ def test_a_second_signal_ends_a_rank_that_waits_for_another(folder):
     assert ended.err.count("\n") == 1
 
 
+def listens(program: Program) -> bool:
+    """Whether its process hears SIGUSR1: the mask of caught signals is the system's own word."""
+    masks = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{program.process.pid}/status").read_text(), re.MULTILINE)
+    return masks is not None and bool(int(masks[1], 16) >> (signal.SIGUSR1 - 1) & 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_a_signal_during_the_start_stops_at_the_first_agreement(folder, n_ranks, number):
+    out = folder / f"early-{n_ranks}-{number}.run"
+    ranks = srun(n_ranks, "simulate", "argon.xyz", *LONG, "--out", out, cwd=folder)
+    try:
+        for rank in ranks:
+            wait_for(lambda rank=rank: listens(rank))
+        assert not out.exists()  # still among the imports
+        ranks[-1].process.send_signal(number)
+    finally:
+        ends = wait_all(ranks, SOON_S)
+    assert [ended.code for ended in ends] == [75] * n_ranks
+    assert sum(ended.err.count("mdrun: ") for ended in ends) == 1
+    status = status_of(out)
+    assert (status["state"], status["step"], status["exit_code"]) == ("stopped", 0, 75)
+
+
+def test_a_signal_while_others_are_waited_for_ends_with_75_and_a_message(folder):
+    step = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost",
+            "MASTER_PORT": "29677"}  # fmt: skip
+    alone = start("simulate", "argon.xyz", *LONG, "--out", "alone.run", cwd=folder, env=step)
+    try:
+        wait_for(lambda: listens(alone))
+        alone.process.send_signal(signal.SIGUSR1)
+        ended = alone.wait(SOON_S).expect(75)
+    finally:
+        alone.kill()
+    assert ended.err == "mdrun: rank 0: SIGUSR1 while the ranks had not all met: nothing was begun. Start it again.\n"
+    assert not (folder / "alone.run").exists()
+
+
 IGNORING = """
 import signal, sys
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)

@@ -10,6 +10,7 @@ from mdrun.errors import InputError
 from mdrun.run.directory import SUFFIXES
 
 FORMATS = dict(zip(SUFFIXES, ("extxyz", "extxyz", "traj", "h5md", "dump", "dump"), strict=True))
+TEXTS = ("extxyz", "dump")
 FLOATS = ("float32", "float64")
 MOST_DECIMALS = 17
 
