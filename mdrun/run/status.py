@@ -60,6 +60,7 @@ class RunStatus:
     directory: Path
     state: str
     step: int
+    time_ps: float | None
     n_steps: int | None
     steps_per_second: float | None
     seconds_left: float | None
@@ -127,6 +128,7 @@ def _checked(raw: Any, directory: Path, age: float) -> RunStatus:
         directory=directory,
         state=state,
         step=take("step", (int,), needed=True),
+        time_ps=take("time_ps", (int, float)),
         steps_per_second=take("steps_per_second", (int, float)),
         seconds_left=take("seconds_left", (int, float)),
         estimated_end=take("estimated_end", (str,)),
