@@ -249,12 +249,12 @@ class Job(Witness):
         assert self._outputs is not None
         self._outputs.finish()
         seconds = time.perf_counter() - self._loop_began
-        ranks = figures_of_all(sim)
+        n_steps = sim.step - self._first_step
+        ranks, exchanges = figures_of_all(sim), tuple(exchanges_of_all(sim, n_steps))
         if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
             sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
-        n_steps, exchanges = sim.step - self._first_step, tuple(exchanges_of_all(sim))
         return Outcome(
             shared, ranks, balance(ranks), first, last, n_steps, seconds, reason, exit_code, averages, exchanges
         )

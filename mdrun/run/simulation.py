@@ -107,10 +107,14 @@ def go_on(sim: Simulation, kept: Mapping[str, np.ndarray]) -> None:
 
 
 def as_then(sim: Simulation) -> None:
-    """The forces from the loop that was run at this step: with and without totals they may differ in the last bit."""
+    """The forces from the loop that was run at this step: with and without totals they may differ in the last bit.
+
+    From then on exchanges count, those of this process alone.
+    """
     if not needs_totals(sim):
         with naming_the_step(sim):
             sim.forces = sim.model(sim.domain, totals=False)
+    EXCHANGES.reset()
 
 
 def run(sim: Simulation, n_steps: int) -> None:
