@@ -26,8 +26,8 @@ from tests.trajectories.test_formats import frame
 
 SETTINGS = Settings(structure="/a.xyz", out="/a.run", model="lj", seed=3, steps=100, precision="double")
 META: dict[str, Any] = {
-    "format": FORMAT, "step": 40, "settings": asdict(SETTINGS), "outputs": {"thermo.csv": 100},
-    "variables": {"x": [1.0]},
+    "format": FORMAT, "step": 40, "origin": {"step": 10, "time_ps": 0.5}, "settings": asdict(SETTINGS),
+    "outputs": {"thermo.csv": 100}, "variables": {"x": [1.0]},
 }  # fmt: skip
 
 
@@ -90,7 +90,7 @@ CHANGES = st.lists(
 META_CHANGES = st.lists(
     st.tuples(
         st.sampled_from([*META, *(f"settings.{name}" for name in META["settings"]), "settings.odd",
-                         "outputs.thermo.csv", "variables.x"]),
+                         "outputs.thermo.csv", "variables.x", "origin.step", "origin.time_ps"]),
         st.sampled_from([*ODD, "gone"]),
     ),
     max_size=2,

@@ -18,7 +18,7 @@ from mdrun.run.status import way_on_from_relaxed
 def resume(
     directory: Path = typer.Argument(..., metavar="RUNDIR", help="The directory of a run of simulate."),
     steps: int = _option("How many in all, those made before included.", RUN, show_default="as asked for at first"),
-    time: float = _option("How long in all, ps; in place of --steps.", RUN),
+    time: float = _option("How long in all, whatever the time step was before, ps; in place of --steps.", RUN),
     timestep: float = _option("fs; only with --allow-changes timestep.", RUN),
     temperature: str = _option("K; only with --allow-changes temperature.", RUN, metavar="K[:K]"),
     pressure: str = _option("GPa; only with --allow-changes pressure.", RUN, metavar="GPA[,GPA...]"),

@@ -26,15 +26,17 @@ WORDS_WIDTH = 76  # what the line needs beside the bar
 class Pace:
     """Steps a second since the loop began, and what follows from it."""
 
-    def __init__(self, n_steps: int, timestep_fs: float) -> None:
+    def __init__(self, n_steps: int, timestep_fs: float, first_step: int) -> None:
         self.n_steps = n_steps
+        self._first_step = first_step
         self.timestep_fs = timestep_fs
         self.began = time.perf_counter()
 
     def describe(self, step: int) -> str:
-        rate = step / max(time.perf_counter() - self.began, 1e-9)
-        if step == 0:
+        n_made = step - self._first_step
+        if n_made == 0:
             return "starting"
+        rate = n_made / max(time.perf_counter() - self.began, 1e-9)
         left = (self.n_steps - step) / rate
         return f"{units.ns_per_day(self.timestep_fs, rate):.3g} ns/day, {rate:.0f} steps/s, {clock_time(left)} left"
 
@@ -55,7 +57,7 @@ class Reporter:
     def started(self, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
         self._introduce(shared, sim, directory, n_threads)
         settings = shared.settings
-        self._pace = Pace(settings.n_steps, settings.timestep)
+        self._pace = Pace(shared.n_steps, settings.timestep, sim.step)
         self._n_atoms = shared.n_atoms
         if self.console.is_terminal:
             self._progress = Progress(
@@ -66,7 +68,7 @@ class Reporter:
                 transient=True,
             )
             self._progress.start()
-            self._progress.add_task("steps", total=settings.n_steps, words="")
+            self._progress.add_task("steps", total=shared.n_steps, words="")
 
     def _introduce(self, shared: Shared, sim: Simulation, directory: Path, n_threads: int) -> None:
         show_start(self.console, shared, sim, directory, n_threads)

@@ -36,9 +36,10 @@ def status_rows(status: RunStatus) -> list[tuple[str, str]]:
 
 
 def _step(status: RunStatus) -> str:
+    time = f", {status.time_ps:.10g} ps" if status.time_ps else ""  # a relaxation takes none
     if not status.n_steps:
-        return str(status.step)
-    return f"{status.step} of {status.n_steps} ({status.step / status.n_steps:.1%})"
+        return f"{status.step}{time}"
+    return f"{status.step} of {status.n_steps} ({status.step / status.n_steps:.1%}){time}"
 
 
 def _size(status: RunStatus) -> str:

@@ -53,7 +53,7 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         *_bond_rows(shared),
         ("model", f"{sim.model.model.name} ({shared.model})"),
         ("kernels", f"{settings.backend} on {settings.device}, in {settings.precision} precision"),
-        ("ensemble", f"{sim.integrator.describe()}, {settings.n_steps} steps"),
+        ("ensemble", f"{sim.integrator.describe()}, {shared.n_steps} steps"),
         ("temperature", f"counts {sim.n_dof} degrees of freedom ({shared.counted})"),
         (
             "decomposition",
@@ -100,7 +100,7 @@ def stopped_words(outcome: Outcome) -> str:
     settings = outcome.shared.settings
     n_steps = outcome.last.step
     way_on = "no step was made: start it again" if n_steps == 0 else f"mdrun resume {settings.directory} goes on"
-    return f"stopped after step {n_steps} of {settings.n_steps}: {outcome.reason}; {way_on}."
+    return f"stopped after step {n_steps} of {outcome.shared.n_steps}: {outcome.reason}; {way_on}."
 
 
 def atom_steps_and_memory(outcome: Outcome) -> str:
@@ -129,10 +129,10 @@ def energy_line(outcome: Outcome) -> str:
     """Where the run ended, and how far went what the ensemble conserves."""
     first, last = outcome.first, outcome.last
     drift = ""
-    if last.time_ps > 0:
+    if last.time_ps > first.time_ps:
         per_atom = (last.conserved_eV - first.conserved_eV) / outcome.shared.n_atoms
         what = "energy" if outcome.shared.settings.ensemble == "nve" else "conserved energy"
-        drift = f", {what} change {per_atom:+.2e} eV/atom over {last.time_ps:g} ps"
+        drift = f", {what} change {per_atom:+.2e} eV/atom over {last.time_ps - first.time_ps:g} ps"
     pressure = f", {last.pressure_GPa:.4f} GPa" if last.pressure_GPa == last.pressure_GPa else ""
     return f"end: {last.temperature_K:.2f} K, {last.potential_eV:.6f} eV potential{pressure}{drift}"
 

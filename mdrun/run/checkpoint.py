@@ -8,7 +8,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,13 @@ from mdrun.integrate import kept
 from mdrun.run.averages import Rows
 from mdrun.run.checkpoint_contents import Wrong, check_arrays, check_meta
 from mdrun.run.directory import DAMAGED_CHECKPOINT, writing
+from mdrun.run.origin import Origin
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
 from mdrun.state import FIELDS, Field
 
-FORMAT = 2
+FORMAT = 3
 BY_ATOM = (*FIELDS, Field(THEN, (3,), torch.float64))
 
 
@@ -42,6 +43,7 @@ class Checkpoint:
 
     Attributes:
         step: that it was written after.
+        origin: of the times up to there.
         settings: the options of the run that wrote it, by name.
         outputs: by file name, how far each was written.
         variables: the integrator's, see ``mdrun.integrate.kept``.
@@ -49,6 +51,7 @@ class Checkpoint:
     """
 
     step: int
+    origin: Origin
     settings: dict[str, Any]
     outputs: dict[str, int]
     variables: dict[str, list]
@@ -62,7 +65,7 @@ class Checkpoint:
         """What every rank needs of it."""
         names = {f.name for f in BY_ATOM}
         arrays = {name: values for name, values in self.arrays.items() if name not in names}
-        return Checkpoint(self.step, self.settings, self.outputs, self.variables, arrays)
+        return replace(self, arrays=arrays)
 
 
 class CheckpointFile:
@@ -103,6 +106,7 @@ class CheckpointFile:
         meta = {
             "format": FORMAT,
             "step": sim.step,
+            "origin": asdict(sim.origin),
             "settings": asdict(self._settings),
             "outputs": dict(self._outputs()),
             "variables": kept.variables(sim.integrator),
@@ -232,7 +236,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         check_arrays(arrays)
     except Wrong as error:
         raise DamagedCheckpoint(f"{path} is no checkpoint to go on from: {error}.") from error
-    return Checkpoint(meta["step"], meta["settings"], meta["outputs"], meta["variables"], arrays)
+    origin = Origin(**meta["origin"])
+    return Checkpoint(meta["step"], origin, meta["settings"], meta["outputs"], meta["variables"], arrays)
 
 
 def _in_one_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from mdrun.errors import InputError
 from mdrun.run.averages import AVERAGED
 from mdrun.run.averages import MOST_ROWS as MOST_AVERAGED
 from mdrun.run.config import fits
+from mdrun.run.ensemble_options import INFINITY
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS
 
@@ -38,6 +39,7 @@ def check_meta(meta: Any) -> None:
     """
     _demand(isinstance(meta, dict), "its description holds no names")
     _demand(_is_count(meta.get("step")), "its step is no number of steps")
+    _check_origin(meta.get("origin"), meta["step"])
     outputs, variables, values = meta.get("outputs"), meta.get("variables"), meta.get("settings")
     _demand(
         isinstance(outputs, dict) and all(_is_count(n) for n in outputs.values()),
@@ -47,6 +49,18 @@ def check_meta(meta: Any) -> None:
     for name, value in variables.items():
         _check_variable(name, value)
     _demand(isinstance(values, dict), "it has no settings")
+
+
+def _check_origin(origin: Any, step: int) -> None:
+    _demand(
+        isinstance(origin, dict)
+        and set(origin) == {"step", "time_ps"}
+        and _is_count(origin["step"])
+        and origin["step"] <= step
+        and type(origin["time_ps"]) is float
+        and 0 <= origin["time_ps"] < INFINITY,
+        "the origin of its times is none",
+    )
 
 
 def checked_settings(values: dict[str, Any]) -> Settings:

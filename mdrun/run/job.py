@@ -37,7 +37,7 @@ from mdrun.run.ranks import (
     figures_of_all,
     peak_memory_bytes,
 )
-from mdrun.run.resume import Past, as_it_was, empty_then, find_past, refuse_changes, take_up, to_be_kept
+from mdrun.run.resume import Past, as_it_was, empty_then, find_past, origin_of, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
@@ -103,6 +103,7 @@ class Job(Witness):
         self._atoms: Structure | None = None  # on the rank that writes
         self.run_id = ""  # once all ranks have it
         self.n_atoms = 0
+        self.n_steps = 0  # in all
         self.n_threads = 0
         self._loop_began: float | None = None
         self._told_at = 0.0
@@ -139,7 +140,7 @@ class Job(Witness):
             state = empty_state(shared)
             if checkpoint is not None:
                 empty_then(state)
-        self.n_atoms = shared.n_atoms
+        self.n_atoms, self.n_steps = shared.n_atoms, shared.n_steps
         self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
@@ -153,7 +154,9 @@ class Job(Witness):
         with Scope(model, domain, shared.n_atoms, strategy) as scope:
             motion = Constrained(shared.bonds, comm) if len(shared.bonds) else FREE
             integrator = self._integrator(shared, state, motion)
-            sim = Simulation(state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift)
+            sim = Simulation(
+                state, domain, scope, integrator, shared.n_dof, motion, shared.spares_drift, origin=shared.origin
+            )
             self.sim = sim
             thermometer = Thermometer(comm)
             self._pulse = self._pulse_of(shared.settings)
@@ -196,7 +199,8 @@ class Job(Witness):
         allowed = (settings.allow_changes or "").replace("-", "_").split(",")
         changes = refuse_changes(settings, past.checkpoint, allowed)
         take_up(state, past.checkpoint, settings.structure)
-        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes))
+        origin = origin_of(settings, past.checkpoint)
+        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)
 
     def _begin(
         self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer, watch: Callable[[], None]
@@ -245,7 +249,7 @@ class Job(Witness):
         path = self._file(CHECKPOINT)
         self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
         often = settings.checkpoint_cadence
-        ends = () if often.is_never else (often.steps, settings.n_steps)
+        ends = () if often.is_never else (often.steps, self.n_steps)
         most = settings.max_temperature
         return [
             *self._on_guard(settings),
@@ -262,20 +266,20 @@ class Job(Witness):
         assert self._outputs is not None
         self._outputs.finish()
         seconds = time.perf_counter() - self._loop_began
-        ranks = figures_of_all(sim)
+        n_steps = sim.step - self._first_step
+        ranks, exchanges = figures_of_all(sim), tuple(exchanges_of_all(sim, n_steps))
         if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
             sim.forces = sim.model(sim.domain, totals=True)
         last = thermometer(sim)
         averages = self.rows.averages() if self.rows is not None else None
-        n_steps, exchanges = sim.step - self._first_step, tuple(exchanges_of_all(sim))
         return Outcome(
             shared, ranks, balance(ranks), first, last, n_steps, seconds, reason, exit_code, averages, exchanges
         )
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
-        run(sim, settings.n_steps - sim.step)
-        stopped = sim.stopping if sim.step < settings.n_steps else None
+        run(sim, self.n_steps - sim.step)
+        stopped = sim.stopping if sim.step < self.n_steps else None
         if stopped:
             self._keep(sim)
         self._pulse.clear()
@@ -320,14 +324,14 @@ class Job(Witness):
         seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
         figures = outcome.ranks if outcome else []
         rate = max(step - self._first_step, 0) / seconds if seconds > 0 else 0.0
-        n_steps = self.settings.n_steps
         self.directory.write_status(
             {
                 "state": state,
                 "command": self.settings.command,
                 "run": self.run_id,
                 "step": step,
-                "n_steps": n_steps,
+                "time_ps": self._time_at(step),
+                "n_steps": self.n_steps,
                 "checkpoint_step": self._kept_step,
                 "exit_code": outcome.exit_code if outcome else exit_code,
                 "reason": outcome.reason if outcome else reason,
@@ -339,7 +343,7 @@ class Job(Witness):
                 "loop_seconds": seconds,
                 "steps_per_second": rate,
                 "atom_steps_per_second": self.n_atoms * rate,
-                **outlook(n_steps - step, rate if state == RUNNING else 0.0),
+                **outlook(self.n_steps - step, rate if state == RUNNING else 0.0),
                 "updated": now().isoformat(),
                 **this_process(),
                 "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
@@ -350,6 +354,9 @@ class Job(Witness):
                 "versions": versions(),
             }
         )
+
+    def _time_at(self, step: int) -> float:
+        return 0.0 if self.sim is None else self.sim.origin.time_at(step, self.sim.integrator.timestep)
 
     def failed(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         """Write down that the run ended early, where there is a directory to write to; leave none of a run that the

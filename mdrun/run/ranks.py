@@ -122,9 +122,12 @@ class ExchangeFigures:
     seconds: float
 
 
-def exchanges_of_all(sim: Simulation) -> list[ExchangeFigures]:
-    """Every rank's figures of every exchange, on every rank; a collective. None of a model without layers."""
-    names, steps = sorted(EXCHANGES.tallies), max(sim.step, 1)
+def exchanges_of_all(sim: Simulation, n_steps: int) -> list[ExchangeFigures]:
+    """Every rank's figures of every exchange, on every rank; a collective. None of a model without layers.
+
+    ``n_steps``: that this process made, which is what the tallies are of.
+    """
+    names, steps = sorted(EXCHANGES.tallies), max(n_steps, 1)
     mine = [[EXCHANGES.tallies[n].bytes / steps, EXCHANGES.tallies[n].seconds] for n in names]
     everyone = sim.domain.comm.all_gather(torch.tensor(mine, dtype=torch.float64).reshape(-1, 2)).tolist()
     by_name = [(name, rank, *row[i]) for i, name in enumerate(names) for rank, row in enumerate(everyone)]

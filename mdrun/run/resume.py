@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mdrun import units
 from mdrun.domain import THEN
 from mdrun.errors import EXIT_UNPHYSICAL, InputError
 from mdrun.potentials.registry import with_absolute_paths
@@ -19,6 +20,7 @@ from mdrun.run.cadence import cadence
 from mdrun.run.checkpoint import Checkpoint, DamagedCheckpoint, read_checkpoint
 from mdrun.run.checkpoint_contents import Wrong, checked_settings
 from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, RunDirectory, status_there
+from mdrun.run.origin import Origin
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
 
@@ -68,7 +70,7 @@ def find_past(settings: Settings) -> Past | None:
     found = newest_checkpoint(path)
     if found is not None:
         checkpoint, notes = found
-        of_all = f"{checkpoint.step} of {settings.n_steps}"
+        of_all = f"{checkpoint.step} of {settings.n_steps_from(origin_of(settings, checkpoint))}"
         is_fallback = bool(notes) and (path / CHECKPOINT).exists()
         return Past(directory, checkpoint, is_fallback, (*notes, f"going on at step {of_all} of the run in {path}"))
     directory.release()
@@ -128,8 +130,20 @@ def as_it_was(settings: Settings, checkpoint: Checkpoint) -> Settings:
     then = settings_of(checkpoint.settings)
     changes = {name: getattr(then, name) for name in LEFT_AS_IT_WAS if getattr(settings, name) is None}
     if settings.ramp_steps is None and settings.is_ramp:  # a ramp goes on at its pace, however long the run
-        changes["ramp_steps"] = then.ramp_steps or then.n_steps
+        changes["ramp_steps"] = then.ramp_steps or then.n_steps_from(checkpoint.origin)
     return replace(settings, **changes)
+
+
+def origin_of(settings: Settings, checkpoint: Checkpoint) -> Origin:
+    """Of the times of the run that goes on: as it was, or the checkpoint's own step where the time step changes.
+
+    Raises:
+        InputError: the checkpoint's settings are none of this version.
+    """
+    then, was = settings_of(checkpoint.settings), checkpoint.origin
+    if settings.timestep == then.timestep:
+        return was
+    return Origin(checkpoint.step, was.time_at(checkpoint.step, then.timestep * units.FS))
 
 
 def settings_of(values: dict[str, Any]) -> Settings:
@@ -174,9 +188,11 @@ def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collecti
             f"the run that goes on would not be the one that was stopped: {'; '.join(refused.values())}. Leave that as "
             f"it was, or say --allow-changes {','.join(name.replace('_', '-') for name in refused)}."
         )
-    if checkpoint.step > settings.n_steps:
+    n_steps = settings.n_steps_from(origin_of(settings, checkpoint))
+    if checkpoint.step > n_steps:
+        option = "--steps" if settings.time is None else "--time"
         raise InputError(
-            f"{settings.n_steps} steps are asked for in all, and the run has made {checkpoint.step}. Raise --steps."
+            f"{n_steps} steps are asked for in all, and the run has made {checkpoint.step}. Raise {option}."
         )
     return [f"changed at step {checkpoint.step}: {words}" for words in changes.values()]
 

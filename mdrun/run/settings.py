@@ -12,6 +12,7 @@ from mdrun.errors import InputError
 from mdrun.run.cadence import Cadence, cadence
 from mdrun.run.directory import FILES, TRAJECTORY, replace_file
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
+from mdrun.run.origin import FROM_ZERO, Origin
 from mdrun.run.trajectories.names import check_names, parse_precision
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -67,8 +68,14 @@ class Settings(EnsembleOptions):
 
     @property
     def n_steps(self) -> int:
+        """Of a run that has this time step throughout."""
+        return self.n_steps_from(FROM_ZERO)
+
+    def n_steps_from(self, origin: Origin) -> int:
+        """In all, those before the origin included; so many that ``time`` is the time in all."""
         if self.time is not None:
-            return round(self.time * 1000 / self.timestep)
+            left = (self.time - origin.time_ps) * 1000 / self.timestep
+            return origin.step + round(max(left, -origin.step))
         return 1000 if self.steps is None else self.steps
 
     @property

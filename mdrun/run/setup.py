@@ -32,6 +32,7 @@ from mdrun.potentials.torch_models import NoTorchPath
 from mdrun.run.devices import with_devices
 from mdrun.run.ensemble_options import has_barostat
 from mdrun.run.ensembles import motion_of_cell, warnings
+from mdrun.run.origin import FROM_ZERO, Origin
 from mdrun.run.settings import Settings
 from mdrun.run.starting import give_velocities
 from mdrun.state import FIELDS, State
@@ -49,6 +50,7 @@ class Shared:
         spares_drift: the thermostat leaves the motion of the centre of mass alone, and no temperature counts it.
         bonds: of fixed length, of the whole system.
         notes: things to tell the user once.
+        origin: of the run's times.
     """
 
     settings: Settings
@@ -64,6 +66,12 @@ class Shared:
     bonds: Bonds
     velocities: str
     notes: tuple[str, ...]
+    origin: Origin = FROM_ZERO
+
+    @property
+    def n_steps(self) -> int:
+        """In all, those that were made before this process began included."""
+        return self.settings.n_steps_from(self.origin)
 
     @property
     def model(self) -> str:

@@ -17,6 +17,7 @@ from mdrun.integrate.base import Integrator
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.neighborhood import Neighborhood
 from mdrun.potentials.base import Forces
+from mdrun.run.origin import FROM_ZERO, Origin
 from mdrun.scope import Scope
 from mdrun.state import State
 
@@ -47,6 +48,7 @@ class Simulation:
         motion: free, or with constraints, whose forces count in the pressure.
         spares_drift: the temperature is that of the motion about the centre of mass.
         forces: at the present positions, with energy and virial on the steps that an observer needs them.
+        origin: what time the steps are at.
         counted_from: step from which on rebuilds, traffic and time are counted.
         stopping: why the loop ends before its last step, once an observer knows: on every rank at the same step.
     """
@@ -60,9 +62,14 @@ class Simulation:
     spares_drift: bool = False
     observers: Sequence[Observer] = ()
     step: int = 0
+    origin: Origin = FROM_ZERO
     counted_from: int = 0
     stopping: str | None = None
     forces: Forces = field(init=False)
+
+    @property
+    def time_ps(self) -> float:
+        return self.origin.time_at(self.step, self.integrator.timestep)
 
 
 def start(sim: Simulation) -> None:
@@ -100,10 +107,14 @@ def go_on(sim: Simulation, kept: Mapping[str, np.ndarray]) -> None:
 
 
 def as_then(sim: Simulation) -> None:
-    """The forces from the loop that was run at this step: with and without totals they may differ in the last bit."""
+    """The forces from the loop that was run at this step: with and without totals they may differ in the last bit.
+
+    From then on exchanges count, those of this process alone.
+    """
     if not needs_totals(sim):
         with naming_the_step(sim):
             sim.forces = sim.model(sim.domain, totals=False)
+    EXCHANGES.reset()
 
 
 def run(sim: Simulation, n_steps: int) -> None:

@@ -61,6 +61,7 @@ class RunStatus:
     state: str
     command: str | None
     step: int
+    time_ps: float | None
     n_steps: int | None
     steps_per_second: float | None
     seconds_left: float | None
@@ -129,6 +130,7 @@ def _checked(raw: Any, directory: Path, age: float) -> RunStatus:
         state=state,
         command=take("command", (str,)),
         step=take("step", (int,), needed=True),
+        time_ps=take("time_ps", (int, float)),
         steps_per_second=take("steps_per_second", (int, float)),
         seconds_left=take("seconds_left", (int, float)),
         estimated_end=take("estimated_end", (str,)),

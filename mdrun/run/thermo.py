@@ -108,7 +108,7 @@ def measure(sim: Simulation, comm: Comm) -> Thermo:
     target = sim.integrator.pressure
     return Thermo(
         step=sim.step,
-        time_ps=sim.step * sim.integrator.timestep / units.PS,
+        time_ps=sim.time_ps,
         temperature_K=temperature(kinetic - drift, sim.n_dof),
         potential_eV=potential,
         kinetic_eV=kinetic,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from ase.build import bulk
 from ase.constraints import FixBondLengths
 
+from mdrun.run.trajectories.reading import read_frames
 from tests.cli.launcher import Ended, call, torchrun
 from tests.systems import pfcc
 
@@ -185,6 +187,35 @@ def test_what_is_solved_changes_only_where_that_is_allowed(folder, tmp_path):
     allowed = ("--allow-changes", "timestep", "--timestep", 2)
     on = call("resume", "run", "--steps", 20, *allowed, cwd=tmp_path).expect(0)
     assert "changed at step 10: --timestep from 1.0 to 2.0" in on.out
+
+
+def test_time_goes_on_where_it_was_when_the_time_step_changes(folder, tmp_path):
+    """Steps of 2 fs up to 20, of 0.5 fs up to 46 with a stop on the way, of 1 fs up to 0.1 ps in all: step 93."""
+    names = ("a.extxyz", "a.traj", "a.h5md", "a.dump")
+    trajectories = [word for name in names for word in ("--trajectory", name)]
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--log-every", 3, "--trajectory-every", 3, *trajectories)
+    call("simulate", *words, "--timestep", 2, "--steps", 20, "--out", "run", cwd=tmp_path).expect(0)
+    change = ("--allow-changes", "timestep", "--timestep")
+    call("resume", "run", *change, 0.5, "--steps", 31, cwd=tmp_path).expect(0)
+    call("resume", "run", "--steps", 46, cwd=tmp_path).expect(0)
+    refused = call("resume", "run", *change, 1, "--time", 0.05, cwd=tmp_path).expect(2)
+    assert "has made 46. Raise --time" in refused.err
+    on = call("resume", "run", *change, 1, "--time", 0.1, cwd=tmp_path).expect(0)
+    assert "going on at step 46 of 93" in on.out
+    assert "eV/atom over 0.047 ps" in on.out  # what this process made
+    times = np.cumsum([0.0, *[0.002] * 20, *[0.0005] * 26, *[0.001] * 47])
+    assert steps_of(tmp_path / "run") == [*range(0, 94, 3)]
+    with (tmp_path / "run/thermo.csv").open() as file:
+        found = [float(row["time_ps"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(found, times[::3], rtol=1e-12)
+    for name in names:
+        frames = list(read_frames(tmp_path / "run" / name))
+        assert [frame.step for frame in frames] == [*range(0, 94, 3)]
+        assert [frame.time_ps for frame in frames] == found, name
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    assert (status["step"], status["n_steps"]) == (93, 93)
+    assert status["time_ps"] == pytest.approx(0.1)
+    assert "step: 93 of 93 (100.0%), 0.1 ps" in call("status", "run", cwd=tmp_path).expect(0).out
 
 
 def test_another_structure_in_the_place_of_the_first_is_refused(tmp_path):

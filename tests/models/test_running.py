@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from ase import Atoms
 from ase.build import bulk
 
-from tests.cli.launcher import call
+from tests.cli.launcher import call, torchrun
 from tests.own_models import EXAMPLE
 
 ODD = """
@@ -56,6 +57,22 @@ def test_a_learned_model_goes_on_to_the_last_bit(copper, tmp_path):  # A-51: res
     whole, parts = (dict(np.load(tmp_path / name / "checkpoint.npz")) for name in ("whole", "parts"))
     for name in ("positions", "momenta"):
         assert np.array_equal(whole[name], parts[name])
+
+
+def test_exchanges_of_a_run_that_went_on_are_those_of_its_last_process(copper, tmp_path):
+    """With lists that stay as they are each step sends the same, so that where the run stopped leaves no mark."""
+    shutil.copy(EXAMPLE, tmp_path / "net.py")
+    words = (copper, "--model", "net.py:make", "--init-temperature", 10, "--seed", 4, "--skin", 1, "--log-every", 0)
+
+    def sent(*words: object, out: str) -> dict[tuple[str, int], float]:
+        torchrun(2, "-m", "mdrun", *words, cwd=tmp_path).wait().expect(0)
+        status = json.loads((tmp_path / out / "status.json").read_text())
+        return {(e["exchange"], e["rank"]): e["bytes_per_step"] for e in status["exchanges"]}
+
+    whole = sent("simulate", *words, "--steps", 9, "--out", "whole", out="whole")
+    sent("simulate", *words, "--steps", 6, "--out", "parts", out="parts")
+    assert sent("resume", "parts", "--steps", 9, out="parts") == whole
+    assert min(whole.values()) > 0
 
 
 def test_a_virial_that_is_not_a_number_stops_no_run_that_only_logs_it(copper, tmp_path):  # A-58
