@@ -40,7 +40,7 @@ def with_odd_numbers(draw: st.DrawFn, good: bytes) -> bytes:
     last = len(words) - 1
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.one_of(st.integers(0, last), st.integers(0, 8), st.integers(last - 8, last)))
-        words[at] = draw(st.one_of(st.sampled_from(ODD), st.integers(0, len(good)), st.just(int(words[at]) + 8)))
+        words[at] = draw(st.one_of(st.sampled_from(ODD), st.integers(0, len(good)), st.just(int(words[at]) ^ 8)))
     return words.tobytes() + good[len(words) * 8 :]
 
 
