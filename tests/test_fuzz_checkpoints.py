@@ -1,34 +1,43 @@
-"""Checkpoints and H5MD files that were tampered with, and checkpoints that are whole but were made by an enemy."""
+"""Checkpoints that were tampered with, and checkpoints that are whole but were made by an enemy."""
 
 from __future__ import annotations
 
 import copy
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import strategies as st
 
+from mdrun.backends.on_cpu import NumbaBackend
+from mdrun.comm import Comm
+from mdrun.domain import Domain
 from mdrun.errors import InputError
-from mdrun.run.checkpoint import FORMAT, DamagedCheckpoint, read_checkpoint, write_whole
+from mdrun.integrate import kept
+from mdrun.integrate.base import Integrator
+from mdrun.run import simulation
+from mdrun.run.averages import Rows
+from mdrun.run.checkpoint import FORMAT, DamagedCheckpoint, put_back, read_checkpoint, write_whole
 from mdrun.run.checkpoint_contents import N_FIGURES
-from mdrun.run.resume import as_it_was, newest_checkpoint, refuse_changes
+from mdrun.run.ensembles import make_integrator
+from mdrun.run.resume import as_it_was, newest_checkpoint, refuse_changes, take_up
 from mdrun.run.settings import Settings
-from mdrun.run.trajectories.files import open_writer
-from mdrun.run.trajectories.h5md import cut
-from mdrun.run.trajectories.names import Precision
-from mdrun.run.trajectories.reading import read_frames
+from mdrun.run.simulation import Simulation
+from mdrun.run.thermo import Thermometer
+from mdrun.scope import Scope
+from mdrun.state import FIELDS, State
 from tests.mutations import feed, hostile, mutations
-from tests.trajectories.test_formats import frame
+from tests.systems import argon
 
-SETTINGS = Settings(structure="/a.xyz", out="/a.run", model="lj", seed=3, steps=100, precision="double")
-META: dict[str, Any] = {
-    "format": FORMAT, "step": 40, "origin": {"step": 10, "time_ps": 0.5}, "settings": asdict(SETTINGS),
-    "outputs": {"thermo.csv": 100}, "variables": {"x": [1.0]},
-}  # fmt: skip
+SETTINGS = Settings(
+    structure="/a.xyz", out="/a.run", model="lj", seed=3, steps=100, precision="double", ensemble="npt",
+    temperature=40.0, pressure=0.1, box="xyz",
+)  # fmt: skip
+COMM, MODEL = Comm(), argon(n_types=2)
 
 
 def contents() -> dict[str, np.ndarray]:
@@ -45,24 +54,53 @@ def contents() -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
+def first_state() -> State:
+    """What was read from the structure."""
+    arrays = {f.name: torch.from_numpy(contents()[f.name]) for f in FIELDS}
+    return State(cell=torch.eye(3, dtype=torch.float64) * 9, pbc=(True,) * 3, numbers=(18, 36), n_total=2, **arrays)
+
+
+def integrator_of(state: State) -> Integrator:
+    return make_integrator(SETTINGS, 3, COMM, state)
+
+
+META: dict[str, Any] = {
+    "format": FORMAT, "step": 40, "settings": asdict(SETTINGS), "outputs": {"thermo.csv": 100},
+    "origin": {"step": 10, "time_ps": 0.02}, "variables": kept.variables(integrator_of(first_state())),
+}  # fmt: skip
+
+
 def written(path: Path, arrays: dict[str, np.ndarray], meta: Any = META) -> Path:
     path.unlink(missing_ok=True)
-    write_whole(path, meta=np.array(json.dumps(meta)), **arrays)
+    meta = json.dumps(meta, default=lambda array: array.tolist())
+    write_whole(path, meta=np.array(meta), **arrays)
     return path
 
 
-def go_on(directory: Path) -> None:
-    """What a run that goes on does with what it read, before it has atoms of its own."""
+def go_on(directory: Path) -> Simulation | None:
+    """What a run that goes on does with what it read, up to its next step."""
     found = newest_checkpoint(directory)
     if found is None:
-        return
+        return None
     checkpoint, _ = found
-    refuse_changes(as_it_was(Settings(structure="/a.xyz", out="/a.run"), checkpoint), checkpoint, ["timestep", "model"])
+    refuse_changes(as_it_was(replace(SETTINGS, seed=None), checkpoint), checkpoint, ["timestep", "model"])
+    state = first_state()
+    domain = Domain(COMM, MODEL.cutoff, 1.0, 1, NumbaBackend())
+    with Scope(MODEL, domain, 2) as scope:
+        sim = Simulation(state, domain, scope, integrator_of(state), 3, step=checkpoint.step)
+        take_up(state, checkpoint, "/a.xyz")
+        simulation.go_on(sim, checkpoint.arrays)
+        put_back(checkpoint, sim, Rows(Thermometer(COMM)))
+        simulation.run(sim, 1)
+        assert state.n_owned == 2
+    return sim
 
 
 def test_a_good_checkpoint_is_read(tmp_path):
     assert read_checkpoint(written(tmp_path / "checkpoint.npz", contents())).step == 40
-    go_on(tmp_path)
+    sim = go_on(tmp_path)
+    assert sim is not None
+    assert sim.step == 41
 
 
 @hostile
@@ -90,7 +128,8 @@ CHANGES = st.lists(
 META_CHANGES = st.lists(
     st.tuples(
         st.sampled_from([*META, *(f"settings.{name}" for name in META["settings"]), "settings.odd",
-                         "outputs.thermo.csv", "variables.x", "origin.step", "origin.time_ps"]),
+                         "outputs.thermo.csv", "origin.step", "origin.time_ps",
+                         *(f"variables.{name}" for name in META["variables"])]),
         st.sampled_from([*ODD, "gone"]),
     ),
     max_size=2,
@@ -163,6 +202,9 @@ def test_a_whole_checkpoint_of_hostile_contents_is_refused_or_can_be_gone_on_wit
         ("averages_counts", np.array([1, 0, 0]), "no counts"),
         ("since_rebuild", np.full(5, 1e300), "no counts"),
         ("cell", np.eye(3, dtype="f4"), "of type float32"),
+        ("cell", np.zeros((3, 3)), "no cell vector"),
+        ("cell", np.eye(3) * 1e-3, "only 0.001 Å thick"),
+        ("cell_then", np.ones((3, 3)) * 9, "span no volume"),
     ],
 )
 def test_arrays_that_compiled_code_would_trust_are_refused(name, values, words, tmp_path):
@@ -176,27 +218,15 @@ def test_a_description_of_another_kind_is_refused(meta, tmp_path):
         read_checkpoint(written(tmp_path / "checkpoint.npz", contents(), meta))
 
 
+@pytest.mark.parametrize("value", [0.0, [], [[0.0] * 3] * 2, [0.0] * 9, [[[0.0] * 3] * 3]])
+def test_variables_of_another_shape_are_refused(value, tmp_path):
+    written(tmp_path / "checkpoint.npz", contents(), {**META, "variables": {**META["variables"], "rate": value}})
+    with pytest.raises(InputError, match=r"rate was kept in shape"):
+        go_on(tmp_path)
+
+
 def test_options_of_wrong_types_in_a_checkpoint_are_refused(tmp_path):
     for name, value in (("timestep", 0), ("timestep", "x"), ("ramp_steps", "x"), ("replicate", [1]), ("seed", 1.5)):
         written(tmp_path / "checkpoint.npz", contents(), {**META, "settings": {**META["settings"], name: value}})
         with pytest.raises(InputError, match=r"can't be gone on from"):
             go_on(tmp_path)
-
-
-@hostile
-def test_an_h5md_file_that_was_tampered_with_is_read_or_refused(n_inputs, tmp_path):
-    path = tmp_path / "a.h5md"
-    writer = open_writer(path, Precision(), False)
-    for k in range(3):
-        writer.write(frame(k, n=4))
-    writer.close()
-    good = path.read_bytes()
-
-    def read(made: bytes) -> None:
-        path.write_bytes(made)
-        for number, found in enumerate(read_frames(path)):
-            assert number < 10_000
-            found.atoms()
-        cut(path, 2)
-
-    feed(read, mutations(good), n_inputs)

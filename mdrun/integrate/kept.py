@@ -45,7 +45,10 @@ def restore(thing: Any, kept: Mapping[str, list], share: np.ndarray) -> None:
             f"the variables kept are {', '.join(kept) or 'none'}, those wanted {', '.join(names) or 'none'}"
         )
     for path, owner, name in _walk(thing, "same_on_ranks"):
-        _put(owner, name, np.asarray(kept[path], dtype=np.float64))
+        values, wanted = np.asarray(kept[path], dtype=np.float64), np.shape(_numbers(owner, name))
+        if values.shape != wanted:
+            raise ValueError(f"{path} was kept in shape {values.shape}, and {wanted} is wanted")
+        _put(owner, name, values)
     places = list(_walk(thing, "summed_over_ranks"))
     sizes = [np.size(_numbers(owner, name)) for _, owner, name in places]
     if sum(sizes) != len(share):

@@ -21,8 +21,8 @@ from mdrun.run.config import fits
 from mdrun.run.ensemble_options import INFINITY
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS
+from mdrun.structures.checks import FARTHEST, fault_of_cell
 
-FARTHEST = 1e12  # Å, as structures may have it
 LARGEST = 2**53  # of counts
 N_FIGURES = len(fields(DomainCounts)) + 1 + len(SECTIONS)  # of a rank
 
@@ -101,7 +101,9 @@ def check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
         _demand(bool((np.abs(arrays[name]) < FARTHEST).all()), f"{name} are beyond {FARTHEST:g} Å")
     _of(arrays, "pbc", "b", (3,))
     for name in ("cell", "cell_then"):
-        _demand(bool((np.abs(_of(arrays, name, "f", (3, 3))) < FARTHEST).all()), f"{name} is beyond {FARTHEST:g} Å")
+        cell = _of(arrays, name, "f", (3, 3))
+        fault = fault_of_cell(cell, arrays["pbc"])
+        _demand(not fault and bool((np.abs(cell) < FARTHEST).all()), f"{name}: {fault or 'an open axis is too long'}")
     _of(arrays, "since_rebuild", "f", (5,))
     _of(arrays, "fresh_imbalance", "f", ())
     _check_partition(arrays)

@@ -75,25 +75,29 @@ def check_masses(atoms: Atoms, masses: np.ndarray, place: Place) -> None:
 
 
 def check_cell(cell: np.ndarray, pbc: np.ndarray, place: Place) -> None:
-    """Refuse periodic axes (3,) without a vector, or whose vectors (rows of (3, 3), Å) span no volume.
+    """Refuse a cell that ``fault_of_cell`` finds a fault in."""
+    if fault := fault_of_cell(cell, pbc):
+        shown = ", ".join(f"{axis} = ({', '.join(f'{x:g}' for x in cell[d])})" for d, axis in enumerate("abc"))
+        raise InputError(f"{place}: {fault}: {shown}. Give it a cell in Å, or open boundaries (pbc F F F).")
+
+
+def fault_of_cell(cell: np.ndarray, pbc: np.ndarray) -> str:
+    """What is wrong with periodic axes (3,) without a vector, or whose vectors (rows of (3, 3), Å) span no volume.
 
     The vectors of open axes need only be finite: whatever stands there has no influence.
     """
     vectors = cell[pbc]
-    shown = ", ".join(f"{axis} = ({', '.join(f'{x:g}' for x in cell[d])})" for d, axis in enumerate("abc"))
-    advice = "Give it a cell, or open boundaries (pbc F F F)."
     # Larger vectors would overflow when they are multiplied.
     if not np.isfinite(cell).all() or not (np.abs(vectors) < FARTHEST).all():
-        raise InputError(f"{place}: the cell is not finite or larger than {FARTHEST:g} Å: {shown}. {advice}")
+        return f"the cell is not finite or larger than {FARTHEST:g} Å"
     lengths = np.linalg.norm(vectors, axis=1)
     for d in np.flatnonzero(pbc)[lengths == 0][:1]:
-        raise InputError(f"{place}: axis {'abc'[d]} is periodic but has no cell vector: {shown}. {advice}")
+        return f"axis {'abc'[d]} is periodic but has no cell vector"
     spanned = np.linalg.svd(vectors / lengths[:, None], compute_uv=False) if len(vectors) else np.ones(1)
     if spanned[-1] < 1e-8:
-        raise InputError(f"{place}: the vectors of the periodic axes span no volume: {shown}. {advice}")
+        return "the vectors of the periodic axes span no volume"
     thinnest = heights(completed(torch.tensor(cell), pbc.tolist())).numpy()[pbc].min(initial=np.inf)
-    if thinnest < FLAT:
-        raise InputError(f"{place}: the cell is only {thinnest:.2g} Å thick: {shown}. Check its unit; mdrun expects Å.")
+    return f"the cell is only {thinnest:.2g} Å thick" if thinnest < FLAT else ""
 
 
 def check_overlaps(atoms: Atoms, place: Place) -> list[str]:

@@ -59,21 +59,34 @@ def open_h5md(path: str | os.PathLike[str]) -> h5py.File:
             file = h5py.File(path, "r", swmr=True)
     except OSError as error:
         raise InputError(f"{path} can't be read as H5MD: {str(error).rstrip('.')}.") from error
+    try:
+        _check_layout(file, path)
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        file.close()
+        raise InputError(f"{path} is damaged: {str(error).rstrip('.')}.") from error
+    except InputError:
+        file.close()
+        raise
+    return file
+
+
+def _check_layout(file: h5py.File, path: str | os.PathLike[str]) -> None:
+    """Raises:
+    InputError: what is read is not there, not here, or in another unit.
+    """
+    import h5py
+
     for name in (f"{GROUP}/position/step", f"{GROUP}/position/value", f"{GROUP}/species"):
         if not isinstance(file.get(name), h5py.Dataset):
-            file.close()
             raise InputError(f"{path} is HDF5, but no H5MD as mdrun writes it: it has no {name}.")
     for name in _names_of(file):
         dataset = file.get(name)
         if isinstance(dataset, h5py.Dataset) and (dataset.file != file or dataset.external or dataset.is_virtual):
-            file.close()
             raise InputError(f"{path}: {name} is in another file, which is not followed.")
     for name, (_, unit, _) in VECTORS.items():
         said = getattr(file.get(f"{GROUP}/{name}/value"), "attrs", {}).get("unit", unit)
         if (said.decode("utf-8", "replace") if isinstance(said, bytes) else said) != unit:
-            file.close()
-            raise InputError(f"{path}: {GROUP}/{name} is in {said}; only {unit} is read.")
-    return file
+            raise InputError(f"{path}: {GROUP}/{name} is in {str(said)[:40]}; only {unit} is read.")
 
 
 def _names_of(file: h5py.File) -> Iterator[str]:

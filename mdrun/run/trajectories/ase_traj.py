@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from mdrun.errors import InputError
 from mdrun.run.appending import too_short
 from mdrun.run.trajectories.frames import Frame
+from mdrun.structures.frame import asking_ase
 
 
 class TrajWriter:
@@ -26,7 +31,9 @@ class TrajWriter:
 
         if at is not None:
             cut(path, at)
-        self._writer = TrajectoryWriter(path, "a" if at else "w")
+        # One that is gone on with is read: its first frame says what is the same in all.
+        with asking_ase(str(path)) if at else nullcontext():
+            self._writer = TrajectoryWriter(path, "a" if at else "w")
         self._mask: np.ndarray | None = None
         self._constraints: list | None = None
 
@@ -63,9 +70,9 @@ def cut(path: Path, n: int) -> None:
     """Leave the first ``n`` frames, to the byte as if no more had been written; layout: ``ase.io.ulm``.
 
     Raises:
-        InputError: there are fewer, or it is no such file.
+        InputError: there are fewer, or it is no such file, which is left as it is.
     """
-    from ase.io.ulm import N1, InvalidULMFileError, read_header
+    from ase.io.ulm import N1
 
     if n == 0:
         path.write_bytes(b"")
@@ -73,19 +80,16 @@ def cut(path: Path, n: int) -> None:
     if not path.exists():
         raise too_short(path, 0, n, "frames")
     with path.open("r+b") as file:
-        try:
-            _, _, n_items, _, offsets = read_header(file)
-        except (InvalidULMFileError, ValueError) as error:
-            raise InputError(f"{path} is no trajectory of ASE's: {error}.") from error
-        if n_items < n:
-            raise too_short(path, n_items, n, "frames")
+        offsets = _offsets(file, path, n)
         size = 1  # of the table of offsets that a file of n items has: it grows by N1 where it is full
         while size < n:
             size *= N1
 
         def end_of(item: int) -> int:
-            file.seek(offsets[item])
-            return int(offsets[item]) + 8 + int(np.frombuffer(file.read(8), "<i8")[0])
+            end = int(offsets[item]) + 8 + _get(file, int(offsets[item]), 1)[0]
+            if not offsets[item] + 8 <= end <= os.fstat(file.fileno()).st_size:
+                raise _damaged(path, f"its frame {item} ends elsewhere")
+            return end
 
         end = end_of(n - 1)
         table = 48
@@ -93,14 +97,47 @@ def cut(path: Path, n: int) -> None:
             table = -(-end_of(size // N1) // 8) * 8
             end = max(end, table + 8 * size)
         _put(file, 32, [n])  # from here on the rest is no part of the file, whatever happens
-        _put(file, table, [*offsets[:n], *([0] * (size - n))])
+        _put(file, table, [*offsets, *([0] * (size - n))])
         _put(file, 40, [table])
         file.truncate(end)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _put(file, at: int, numbers) -> None:
+def _offsets(file: BinaryIO, path: Path, n: int) -> list[int]:
+    """Where the first ``n`` items are, within the file and one behind the other.
+
+    Raises:
+        InputError: there are fewer, or it is no such file.
+    """
+    from ase.io.ulm import VERSION
+
+    size = os.fstat(file.fileno()).st_size
+    if size < 48 or file.read(24) != b"- of UlmASE-Trajectory  ":
+        raise _damaged(path, "it does not begin as one")
+    version, n_items, table = _get(file, 24, 3)
+    if version != VERSION or not 0 <= 8 * n_items <= size or not 48 <= table <= size - 8 * n_items:
+        raise _damaged(path, "its first lines lead nowhere")
+    if n_items < n:
+        raise too_short(path, n_items, n, "frames")
+    offsets = _get(file, table, n)
+    if any(here >= after for here, after in pairwise([47, *offsets, size - 7])):
+        raise _damaged(path, "its table of frames leads nowhere")
+    return offsets
+
+
+def _damaged(path: Path, why: str) -> InputError:
+    return InputError(
+        f"{path} is no trajectory of ASE's that can be gone on with: {why}. Put the file back, or start afresh."
+    )
+
+
+def _get(file: BinaryIO, at: int, n: int) -> list[int]:
+    file.seek(at)
+    return np.frombuffer(file.read(8 * n), "<i8").tolist()
+
+
+def _put(file: BinaryIO, at: int, numbers: Sequence[int]) -> None:
     file.seek(at)
     file.write(np.array(numbers, "<i8").tobytes())
     file.flush()

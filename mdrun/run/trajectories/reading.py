@@ -13,6 +13,7 @@ from mdrun.errors import InputError
 from mdrun.run.trajectories.frames import Frame, move_mask
 from mdrun.run.trajectories.names import format_of
 from mdrun.structures import mobile_components
+from mdrun.structures.checks import check_numbers
 from mdrun.structures.extxyz import parts_of_extxyz
 from mdrun.structures.frame import Part, Place
 from mdrun.structures.h5md import parts_of_h5md
@@ -59,12 +60,14 @@ def _frame(atoms: Atoms, number: int, path: Path) -> Frame:
     """A frame of ASE's; its number stands for the step where that is not told."""
     from ase.stress import voigt_6_to_full_3x3_stress
 
+    place = Place(str(path), f"frame {number}")
+    check_numbers(atoms, place)
     info, results = dict(atoms.info), dict(getattr(atoms.calc, "results", {}))
     columns = {name: values for name, values in atoms.arrays.items() if name != "numbers"}
     ids = np.arange(len(atoms))
     if format_of(path, "the trajectory") in ("h5md", "dump"):
         ids = columns.pop("id")
-    columns |= move_mask(mobile_components(atoms, Place(str(path), f"frame {number}")))
+    columns |= move_mask(mobile_components(atoms, place))
     if "forces" in results:
         columns["forces"] = np.asarray(results["forces"])
     if "energy" in results:
@@ -72,7 +75,7 @@ def _frame(atoms: Atoms, number: int, path: Path) -> Frame:
     if "stress" in results:
         info["stress"] = voigt_6_to_full_3x3_stress(np.asarray(results["stress"]))
     step, time_ps = info.get("step"), info.get("time_ps")
-    step = int(step) if isinstance(step, int | np.integer) else number
+    step = int(step) if isinstance(step, int | np.integer) and abs(int(step)) < 2**63 else number
     time_ps = float(time_ps) if isinstance(time_ps, int | float | np.number) else float("nan")
     x, y, z = (bool(flag) for flag in atoms.pbc)
     return Frame(step, time_ps, atoms.cell.array, (x, y, z), ids, atoms.numbers, columns, info)
