@@ -165,22 +165,28 @@ class Job(Witness):
 
             def watch() -> None:
                 looks = self._observers(shared.settings, template, thermometer)
-                sim.observers = [*looks, Observer(1, self._pulse, False)]
+                settle = Observer(1, lambda sim: self._settle(sim.step, past), False)
+                sim.observers = [settle, *looks, Observer(1, self._pulse, False)]
 
             first = self._begin(sim, checkpoint, thermometer, watch)
             if is_writer:
-                assert self.directory is not None
-                self.directory.begin()
-                if past is not None and past.is_fallback:
-                    put_damaged_away(self.directory.path / CHECKPOINT)
                 self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
+            self._settle(self._first_step + 1, past)
         if is_writer:
             self.listener.finished(outcome)
             self._write_status("stopped" if outcome.is_stopped else "finished", outcome=outcome)
             assert self.directory is not None
             self.directory.release()
         return outcome
+
+    def _settle(self, step: int, past: Past | None) -> None:
+        """The run has begun once a step is done: until then it may be refused, and what it replaces comes back."""
+        if self.directory is None or self.directory.has_begun or step == self._first_step:
+            return
+        self.directory.begin()
+        if past is not None and past.is_fallback:
+            put_damaged_away(self.directory.path / CHECKPOINT)
 
     def _past(self) -> Past | None:
         """The run to go on with, where that was asked for and there is one; its directory is this run's from now on."""
