@@ -167,13 +167,12 @@ class GraphModel:
         evaluation = self._view.evaluation(domain, self.dtype, totals)
         n_before = EXCHANGES.n_asked
         with _showing(nodes), torch.set_grad_enabled(not self.needs.direct_forces):
-            if self.needs.direct_forces:
-                told = self.model.forward(evaluation.graph)
-                self._refuse_stale_neighbors(domain, EXCHANGES.n_asked - n_before)
-                return self._as_told(told, evaluation.graph, totals)
-            forward = self._compiled_forward if self.is_compiled_here else self.model.forward
-            energy = self._energy(forward(evaluation.graph), evaluation.graph)
+            forward: Callable[[Graph], Any] = self._compiled_forward if self.is_compiled_here else self.model.forward
+            answer = forward(evaluation.graph)
             self._refuse_stale_neighbors(domain, EXCHANGES.n_asked - n_before)
+            if self.needs.direct_forces:
+                return self._as_told(answer, evaluation.graph, totals)
+            energy = self._energy(answer, evaluation.graph)
             return self._differentiate(energy, evaluation, totals)
 
     def _refuse_stale_neighbors(self, domain: Domain, n_exchanges: int) -> None:
