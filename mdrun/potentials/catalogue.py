@@ -10,6 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 REFRESH, NO_LAYERS, WIDE = "refresh", "one cutoff", "wide halo"
 
 
+# Packages whose files are pickles, and the names of the weights that they bring; sevenn fetches others from the net.
+IN_PACKAGES: dict[str, tuple[str, ...]] = {
+    "mace": (), "sevennet": ("7net-0", "7net-MF-0", "7net-l3i5"), "chgnet": ("0.3.0", "r2scan")
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Entry:
     """One line of ``mdrun models``.

@@ -20,7 +20,7 @@ from mdrun.errors import InputError, MdrunError
 from mdrun.potentials import coulomb_dsf, lennard_jones, tabulated, zbl
 from mdrun.potentials.base import ForceModel, Forces, setup, symbols_of, teardown
 from mdrun.potentials.buckingham import BUCKINGHAM
-from mdrun.potentials.catalogue import machine_learned
+from mdrun.potentials.catalogue import IN_PACKAGES, machine_learned
 from mdrun.potentials.graph_model import GraphModel, is_energy_model
 from mdrun.potentials.morse import MORSE
 from mdrun.potentials.precision import PRECISIONS
@@ -86,10 +86,6 @@ LOADERS: dict[str, Loader] = {
     "ase": _load_package("ase_calculator"),
 }
 
-# Packages whose files are pickles, and the names of the weights that they bring themselves.
-UNPICKLED: dict[str, tuple[str, ...]] = {
-    "mace": (), "sevennet": ("7net-0", "7net-mf-0", "7net-l3i5"), "chgnet": ("0.3.0", "r2scan")
-}  # fmt: skip
 PLUG_INS = "mdrun.models"  # the group of entry points in which packages register theirs
 SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
@@ -218,7 +214,7 @@ def _with_absolute_path(term: str) -> str:
     if name == "ase":
         return re.sub(r"(?<=,toml=)[^,]+", lambda file: os.path.abspath(file.group()), term)
     file = script.group(1) if script else rest.partition(",")[0]
-    if name in UNPICKLED and not Path(file).is_file():  # weights that the package knows by name
+    if name in IN_PACKAGES and not Path(file).is_file():  # weights that the package knows by name
         return term
     absolute = os.path.abspath(file)
     if not file or "=" in file or re.search(r"[,=]|\s\+\s", absolute):  # no file, or a name that would not come back
@@ -238,7 +234,7 @@ def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
         name, _, rest = term.partition(":")
         file = rest.partition(",")[0]
         is_file = Path(file).exists()  # it comes before a name
-        if name in UNPICKLED and file and (is_file or file.lower() not in UNPICKLED[name]):
+        if name in IN_PACKAGES and file and (is_file or file.lower() not in map(str.lower, IN_PACKAGES[name])):
             raise InputError(
                 f"model {term}: {file} is a pickle, and to load one is to run whatever code is in it. If you trust "
                 "whoever made the file, add --trust-model (trust_model = true in a configuration)."

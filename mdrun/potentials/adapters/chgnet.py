@@ -16,10 +16,11 @@ from mdrun.errors import InputError
 from mdrun.graph import Graph
 from mdrun.potentials.adapters.packages import needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
+from mdrun.potentials.catalogue import IN_PACKAGES
 from mdrun.potentials.graph_model import GraphModel, Needs
 from mdrun.verbs import refresh_neighbors, system_sum
 
-IN_THE_WHEEL = ("0.3.0", "r2scan")
+IN_THE_WHEEL = IN_PACKAGES["chgnet"]
 MOST_BONDS = 256  # of one atom
 SAME_BOND = 1e-3  # Å
 

@@ -16,9 +16,10 @@ from mdrun.graph import Graph
 from mdrun.potentials.adapters.occupied import occupied, refreshed
 from mdrun.potentials.adapters.packages import needed, quiet
 from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
+from mdrun.potentials.catalogue import IN_PACKAGES
 from mdrun.potentials.graph_model import GraphModel, Needs
 
-IN_THE_WHEEL = ("7net-0", "7net-MF-0", "7net-l3i5")  # others are fetched from the net by sevenn itself
+IN_THE_WHEEL = IN_PACKAGES["sevennet"]
 FORCES = "force_output"
 
 
