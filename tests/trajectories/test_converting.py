@@ -186,15 +186,16 @@ def test_a_full_disk_is_told_with_the_number_of_frames(tmp_path):
         convert(Conversion(tmp_path / "t.traj", tmp_path / "n.extxyz", overwrite=True), lambda n: None)
 
 
-def test_many_frames_take_no_more_memory_than_two(tmp_path):
+@pytest.mark.parametrize("name", KINDS)
+def test_many_frames_take_no_more_memory_than_two(name, tmp_path):
     """Python's own blocks; a frame of 600 atoms is 0.1 MB."""
     import tracemalloc
 
     peaks = []
     for n_frames in (2, 6):
-        made(tmp_path / "t.extxyz", n_frames, n=600)
+        made(tmp_path / name, n_frames, n=600)
         tracemalloc.start()
-        converted_to = Conversion(tmp_path / "t.extxyz", tmp_path / "t.dump", overwrite=True)
+        converted_to = Conversion(tmp_path / name, tmp_path / "new.dump", overwrite=True)
         convert(converted_to, lambda n: None)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

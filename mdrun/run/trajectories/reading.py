@@ -68,6 +68,8 @@ def _frame(atoms: Atoms, number: int, path: Path) -> Frame:
     if format_of(path, "the trajectory") in ("h5md", "dump"):
         ids = columns.pop("id")
     columns |= move_mask(mobile_components(atoms, place))
+    if atoms.calc is not None:
+        atoms.calc.reset()  # a calculator of ASE's refers to itself: without this the frame would wait for a collection
     if "forces" in results:
         columns["forces"] = np.asarray(results["forces"])
     if "energy" in results:
