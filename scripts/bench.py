@@ -3,6 +3,10 @@
     bash scripts/bench_peers.sh DIR
     python scripts/bench.py DIR [--repeats 5] [--sections peers,scaling] [--only TEXT] [--out docs/benchmarks.md]
 
+All sections but ``peers`` do without DIR, which holds the other programs; ``models`` asks for scripts/models.sh:
+
+    python scripts/bench.py --sections models [--sizes 64,216,512]
+
 Only ratios within one run mean something: absolute figures move with whatever else the machine does.
 """
 
@@ -16,8 +20,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench_models import models
 from bench_sections import SECTIONS
-from bench_systems import Runner, System, systems
+from bench_systems import Asked, Runner, System, systems
+
+ALL = {**SECTIONS, "models": models}
 
 
 def measure(system: System, repeats: int) -> dict[str, list[float]]:
@@ -68,20 +75,28 @@ def peers(folder: Path, scratch: Path, repeats: int, only: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peers", type=Path)
+    parser.add_argument("peers", type=Path, nargs="?", help="folder of scripts/bench_peers.sh")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--sections", default=f"peers,{','.join(SECTIONS)}", help="which, and in which order")
+    parser.add_argument("--sections", help=f"which, in this order: peers (where DIR is given), {', '.join(ALL)}")
     parser.add_argument("--only", default="", help="of the peers' systems, those whose name contains this text")
     parser.add_argument("--cells", type=int, default=63, help="fcc cells along each side of the large system")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--sizes", default="64,216,512", help="atoms of the systems of models, 8 n³ each")
     options = parser.parse_args()
+    default = ["peers"] * (options.peers is not None) + list(ALL)
+    sections = options.sections.split(",") if options.sections else default
+    if unknown := set(sections) - {"peers", *ALL}:
+        parser.error(f"no such section: {', '.join(sorted(unknown))}; there are peers, {', '.join(ALL)}")
+    if "peers" in sections and options.peers is None:
+        parser.error("section peers needs the folder of scripts/bench_peers.sh")
+    asked = Asked(options.repeats, options.cells, tuple(int(word) for word in options.sizes.split(",")))
     lines = [f"# Benchmarks\n\n{machine()}, {os.cpu_count()} cores."]
     with tempfile.TemporaryDirectory() as scratch:
-        for name in options.sections.split(","):
+        for name in sections:
             if name == "peers":
                 lines += ["", *peers(options.peers, Path(scratch), options.repeats, options.only)]
             else:
-                lines += ["", *SECTIONS[name](Path(sys.executable), Path(scratch), options.repeats, options.cells)]
+                lines += ["", *ALL[name](Path(sys.executable), Path(scratch), asked)]
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out:

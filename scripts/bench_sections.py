@@ -1,35 +1,22 @@
 """Sections of the benchmark that have no peer: scaling, memory, start-up, and where a step's time goes.
 
-Each is ``(python, scratch, repeats, cells) -> lines`` of Markdown; configurations take turns, figures are medians.
+Each is ``(python, scratch, asked) -> lines`` of Markdown; configurations take turns, figures are medians.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ase.io import write
-from bench_systems import LJ_OPTIONS, QUIET, argon, run, status
+from bench_systems import LJ_OPTIONS, QUIET, Asked, argon, in_turn, run, status
 
 LIQUID = ("--replicate", "20", "20", "20")
 PARTS = ("force", "neighbor", "communication", "integration", "output")
 ARGON_500 = Path(__file__).parent.parent / "inputs" / "argon.extxyz"
-
-
-def in_turn(repeats: int, configurations: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The median of each, A B A B; the first round warms caches and does not count."""
-    found: dict[str, list[float]] = {name: [] for name in configurations}
-    for turn in range(repeats + 1):
-        for name, measured in configurations.items():
-            value = measured()
-            if turn > 0:
-                found[name].append(value)
-            print(f"  {name}: {value:.4g}{'' if turn else ' (warm-up)'}", file=sys.stderr)
-    return {name: statistics.median(values) for name, values in found.items()}
 
 
 def lj(python: Path, scratch: Path, n_steps: int, *options: str, **more: int) -> dict:
@@ -39,7 +26,7 @@ def lj(python: Path, scratch: Path, n_steps: int, *options: str, **more: int) ->
     return status(python, scratch, path, "--steps", str(n_steps), *LJ_OPTIONS, *options, **more)
 
 
-def scaling(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
+def scaling(python: Path, scratch: Path, asked: Asked) -> list[str]:
     """Two threads, and two ranks of one thread, against one; and what the machine's second core adds at all."""
 
     def seconds(**more: int) -> Callable[[], float]:
@@ -60,15 +47,15 @@ def scaling(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
         "2 ranks of 1 thread": seconds(ranks=2),
         "two runs at once, of which each does half": two_runs,
     }
-    found = in_turn(repeats, shapes)
+    found = in_turn(asked.repeats, shapes)
     one = next(iter(found.values()))
     lines = ["## Scaling\n\nLJ liquid, 32,000 atoms, double.\n", "| | ms/step | speed-up |", "| --- | --- | --- |"]
     return lines + [f"| {name} | {5 * s:.2f} | {one / s:.2f} |" for name, s in found.items()]
 
 
-def memory(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
+def memory(python: Path, scratch: Path, asked: Asked) -> list[str]:
     """The large system's peak, everything that a run does included, and its pace beside 32,000 atoms'."""
-    large = ("--replicate", *3 * (str(cells),))
+    large = ("--replicate", *3 * (str(asked.cells),))
     whole = lj(python, scratch, 10, *large, "--trajectory-every", "10")
     empty = lj(python, scratch, 10)["peak_memory_bytes"]  # four atoms: what Python and its libraries hold
     n, peak = whole["n_atoms"], whole["peak_memory_bytes"]
@@ -77,7 +64,7 @@ def memory(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
         return lambda: 1e9 / lj(python, scratch, n_steps, *size, *QUIET)["atom_steps_per_second"]
 
     names = ("32,000 atoms", f"{n:,} atoms")
-    paces = in_turn(repeats, {names[0]: nanoseconds(40, *LIQUID), names[1]: nanoseconds(40, *large)})
+    paces = in_turn(asked.repeats, {names[0]: nanoseconds(40, *LIQUID), names[1]: nanoseconds(40, *large)})
     return [
         f"## Memory\n\nLJ liquid, {n:,} atoms in one process: 10 steps, two frames, a checkpoint.\n",
         "| | bytes an atom | MiB |",
@@ -90,7 +77,7 @@ def memory(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
     ]
 
 
-def startup(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
+def startup(python: Path, scratch: Path, asked: Asked) -> list[str]:
     """From the shell to the end of a first step, caches warm."""
 
     def seconds(*words: str) -> Callable[[], float]:
@@ -107,12 +94,12 @@ def startup(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
         "of that `import torch`": ("-c", "import torch"),
         "`mdrun --help`": ("-m", "mdrun", "--help"),
     }
-    found = in_turn(repeats, {name: seconds(*command) for name, command in words.items()})
+    found = in_turn(asked.repeats, {name: seconds(*command) for name, command in words.items()})
     lines = ["## Start-up\n\nKernels compiled before.\n", "| | s |", "| --- | --- |"]
     return lines + [f"| {name} | {s:.2f} |" for name, s in found.items()]
 
 
-def steps(python: Path, scratch: Path, repeats: int, cells: int) -> list[str]:
+def steps(python: Path, scratch: Path, asked: Asked) -> list[str]:
     """Where a step's time goes, on average over the ranks."""
     lines = [
         "## Where a step's time goes\n\nLJ liquid, 32,000 atoms, double, 400 steps; percent of the loop.\n",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,38 @@ KB = 8.617330337217213e-05
 POTENTIALS = Path(__file__).parent.parent / "tests" / "data" / "potentials"
 
 Runner = Callable[[int], float]  # number of steps -> seconds of the loop
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How much work a section does.
+
+    Attributes:
+        repeats: rounds that count.
+        cells: fcc cells along each side of the large system.
+        sizes: atoms of the systems of machine-learned models.
+    """
+
+    repeats: int
+    cells: int
+    sizes: tuple[int, ...]
+
+
+def rounds(repeats: int, configurations: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """What each measures, A B A B; the first round warms caches and does not count."""
+    found: dict[str, list[float]] = {name: [] for name in configurations}
+    for turn in range(repeats + 1):
+        for name, measured in configurations.items():
+            value = measured()
+            if turn > 0:
+                found[name].append(value)
+            print(f"  {name}: {value:.4g}{'' if turn else ' (warm-up)'}", file=sys.stderr)
+    return found
+
+
+def in_turn(repeats: int, configurations: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """The median of each."""
+    return {name: statistics.median(values) for name, values in rounds(repeats, configurations).items()}
 
 
 @dataclass

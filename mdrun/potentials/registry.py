@@ -13,6 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mdrun.compiler import why_eager
 from mdrun.context import DistributedContext
 from mdrun.domain import Domain
@@ -23,7 +25,7 @@ from mdrun.potentials.buckingham import BUCKINGHAM
 from mdrun.potentials.catalogue import IN_PACKAGES, machine_learned
 from mdrun.potentials.graph_model import GraphModel, is_energy_model
 from mdrun.potentials.morse import MORSE
-from mdrun.potentials.precision import PRECISIONS
+from mdrun.potentials.precision import DOUBLE, PRECISIONS
 from mdrun.potentials.yukawa import YUKAWA
 
 Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
@@ -179,16 +181,44 @@ def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", b
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 
+def terms_of(model: ForceModel) -> list[ForceModel]:
+    """Those of a sum, or the model itself."""
+    return model.terms if isinstance(model, Sum) else [model]
+
+
 def without_precision(model: ForceModel) -> list[str]:
     """Names of those of a model's terms that take no precision; all that is built in does."""
-    terms = model.terms if isinstance(model, Sum) else [model]
-    return [term.name for term in terms if not hasattr(term, "precision")]
+    return [term.name for term in terms_of(model) if not hasattr(term, "precision")]
+
+
+def granted_precision(model: ForceModel, wanted: str) -> str:
+    """The precision by which a model's answers may be judged: no better than what its terms compute in.
+
+    Terms say that in an attribute ``dtype``, which some models don't take from ``--precision``.
+    """
+    is_single = any(getattr(term, "dtype", None) == torch.float32 for term in terms_of(model))
+    return "mixed" if wanted == DOUBLE.name and is_single else wanted
+
+
+def notes_of_precision(model: ForceModel, wanted: str) -> list[str]:
+    """What to tell the user where terms don't compute as ``--precision`` says."""
+    asked = torch.float64 if wanted == DOUBLE.name else torch.float32
+    known = {term.name: dtype for term in terms_of(model) if (dtype := getattr(term, "dtype", None)) is not None}
+    notes = [
+        f"--precision {wanted} is not granted by {name}, which computes in {str(dtype).removeprefix('torch.')} alone"
+        for name, dtype in known.items()
+        if dtype != asked
+    ]
+    deaf = [name for name in without_precision(model) if name not in known]
+    if deaf and wanted != DOUBLE.name:
+        notes.append(f"--precision {wanted} changes nothing for {', '.join(deaf)}: no attribute precision")
+    return notes
 
 
 def compile_terms(model: ForceModel, device: str) -> list[str]:
     """Have those of a model's terms compiled that allow it; why others are not, a line for each."""
     reasons = []
-    for term in model.terms if isinstance(model, Sum) else [model]:
+    for term in terms_of(model):
         trouble = why_eager(device) if getattr(term, "may_compile", False) else "it does not declare that it compiles"
         if trouble is None:
             term.wants_compiling = True  # type: ignore[attr-defined]
@@ -199,8 +229,7 @@ def compile_terms(model: ForceModel, device: str) -> list[str]:
 
 def runs_torch(model: ForceModel) -> bool:
     """Whether torch computes, whatever the backend: one of its terms says so by ``runs_torch = True``."""
-    terms = model.terms if isinstance(model, Sum) else [model]
-    return any(getattr(term, "runs_torch", False) for term in terms)
+    return any(getattr(term, "runs_torch", False) for term in terms_of(model))
 
 
 def with_absolute_paths(spec: str) -> str:

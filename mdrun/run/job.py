@@ -18,7 +18,6 @@ from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED, EXIT_UNPHYSICAL
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
-from mdrun.potentials.registry import compile_terms, load_model
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
@@ -39,7 +38,7 @@ from mdrun.run.ranks import (
 )
 from mdrun.run.resume import Past, as_it_was, empty_then, find_past, origin_of, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
-from mdrun.run.setup import Shared, empty_state, make_domain, prepare_process, read_input, set_threads
+from mdrun.run.setup import Shared, empty_state, make_domain, make_model, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
 from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
 from mdrun.run.status import RUNNING, now, outlook, this_process
@@ -145,9 +144,7 @@ class Job(Witness):
 
         backend = open_backend(shared.settings, self.looks_late)
         state.move_to(backend.device)
-        model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
-        if shared.settings.compile:
-            compile_terms(model, backend.device.type)
+        model = make_model(shared.settings, shared.numbers, backend)
         prepare_process(model, backend)
         domain = make_domain(shared.settings, model.cutoff, comm, backend)
         strategy = choose_strategy(shared.settings.strategy, model)

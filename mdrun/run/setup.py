@@ -19,11 +19,11 @@ from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
 from mdrun.launch import keep_large_blocks
 from mdrun.potentials.base import ForceModel, UnknownSpecies
-from mdrun.potentials.precision import DOUBLE
 from mdrun.potentials.registry import (
     compile_terms,
     default_model,
     load_model,
+    notes_of_precision,
     refuse_unasked_code,
     runs_torch,
     without_precision,
@@ -123,8 +123,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
     notes += getattr(model, "warnings", ())
     if settings.compile:
         notes += compile_terms(model, settings.device)
-    if settings.precision != DOUBLE.name and (deaf := without_precision(model)):
-        notes.append(f"--precision {settings.precision} changes nothing for {', '.join(deaf)}: no attribute precision")
+    assert settings.precision is not None
+    notes += notes_of_precision(model, settings.precision)
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
     state = _first_state(structure)
@@ -166,6 +166,16 @@ def where_the_model_runs(settings: Settings, numbers: tuple[int, ...]) -> tuple[
         return cpu, model, [f"on the CPU: {str(error).partition(';')[0]}"]
     trouble = why_eager(found.device) if found.backend == "torch" else None
     return found, model, [f"torch can't compile here, and is slower: {trouble}"] if trouble else []
+
+
+def make_model(settings: Settings, numbers: tuple[int, ...], backend: Backend) -> ForceModel:
+    """The model of this rank, once device, backend and precision are settled; compiled where that is asked for."""
+    assert settings.model is not None
+    assert settings.precision is not None
+    model = load_model(settings.model, numbers, settings.precision, backend.name)
+    if settings.compile:
+        compile_terms(model, backend.device.type)
+    return model
 
 
 def _where(numbers: np.ndarray, missing: tuple[int, ...]) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from mdrun.comm import Comm
-from mdrun.potentials.precision import DOUBLE
 from mdrun.validate.slopes import Slope, is_trusted, slope
 from mdrun.validate.subject import Evaluator, Subject
 from mdrun.validate.verdict import FAIL, PASS, WARN, Check, skipped
@@ -33,14 +32,15 @@ def check_forces(subject: Subject, n_samples: int) -> Check:
         forces = _of_sample(evaluate, found.forces, ids)
         scale = max(root_mean_square(found.forces, subject.comm), LEAST_SCALE)
     tolerance = TOLERANCE[subject.precision] * scale
-    with subject.in_double().evaluator() as evaluate:
+    reference = subject.in_double()
+    with reference.evaluator() as evaluate:
         slopes = [
             [_slope(evaluate, int(i), axis, tolerance, -float(force[axis])) for axis in range(3)]
             for i, force in zip(ids, forces, strict=True)
         ]
     errors = np.array([[-s.value for s in row] for row in slopes]) - forces
     trusted = np.array([[is_trusted(s, tolerance) for s in row] for row in slopes])
-    return _judge(errors, trusted, ids.numpy(), scale, tolerance, subject.precision)
+    return _judge(errors, trusted, ids.numpy(), scale, tolerance, reference.precision != subject.precision)
 
 
 def sampled_ids(n_total: int, n_samples: int, seed: int) -> torch.Tensor:
@@ -86,7 +86,7 @@ def _slope(evaluate: Evaluator, atom: int, axis: int, tolerance: float, expected
 
 
 def _judge(
-    errors: np.ndarray, trusted: np.ndarray, ids: np.ndarray, scale: float, tolerance: float, precision: str
+    errors: np.ndarray, trusted: np.ndarray, ids: np.ndarray, scale: float, tolerance: float, is_of_double: bool
 ) -> Check:
     n_doubtful = int((~trusted).sum())
     sizes = np.where(trusted, np.abs(errors), 0.0)
@@ -99,7 +99,7 @@ def _judge(
         "atoms": [int(i) for i in ids],
     }
     left_out = f"; {n_doubtful} of {trusted.size} left out, the energy steps or is too coarse there" * (n_doubtful > 0)
-    of_double = "" if precision == DOUBLE.name else ", taken in double"
+    of_double = ", taken in double" if is_of_double else ""
     if worst > tolerance:
         atom, axis = np.unravel_index(int(sizes.argmax()), sizes.shape)
         verdict, meaning = FAIL, (
@@ -110,7 +110,7 @@ def _judge(
     elif n_doubtful > MOST_DOUBTFUL * trusted.size:
         verdict, meaning = WARN, (
             f"the energy is too rough to judge by{left_out}. A model that computes in single precision looks so; let "
-            "it compute in double for this check."
+            "it compute in double for this check where it can."
         )  # fmt: skip
     else:
         verdict, meaning = PASS, f"forces are the slope of the energy{of_double}{left_out}."

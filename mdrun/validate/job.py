@@ -17,13 +17,12 @@ from mdrun.comm import Comm
 from mdrun.errors import InputError
 from mdrun.noise import normals
 from mdrun.philox import STREAM_VELOCITIES
-from mdrun.potentials.registry import load_model
 from mdrun.run.devices import open_backend
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import conserves_momentum
 from mdrun.run.job import versions
 from mdrun.run.settings import Settings
-from mdrun.run.setup import Shared, empty_state, prepare_process, read_input, set_threads
+from mdrun.run.setup import Shared, empty_state, make_model, prepare_process, read_input, set_threads
 from mdrun.run.simulation import run
 from mdrun.state import State
 from mdrun.validate.energy import check_energy
@@ -107,7 +106,7 @@ class Validation(Witness):
         backend = open_backend(shared.settings)
         state = state or empty_state(shared)
         state.move_to(backend.device)
-        model = load_model(shared.model, shared.numbers, shared.precision, backend.name)
+        model = make_model(shared.settings, shared.numbers, backend)
         prepare_process(model, backend)
         given = Subject(self.comm, shared.settings, backend, model, state, shared.n_dof, shared.bonds)
         if is_writer:

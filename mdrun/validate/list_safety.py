@@ -44,6 +44,7 @@ def difference(sim: Simulation, subject: Subject) -> float:
     """
     state = copy_of(sim.state)
     fresh = make_domain(subject.settings, subject.model.cutoff, subject.comm, subject.backend)
+    fresh.ghost_reach = sim.domain.ghost_reach
     fresh.follow(state)
     other = sim.model(fresh, totals=False)
     if fresh.backend.looks_late:

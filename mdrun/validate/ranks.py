@@ -10,7 +10,8 @@ import torch
 
 from mdrun.comm import Comm
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import load_model, without_precision
+from mdrun.potentials.registry import without_precision
+from mdrun.run.setup import make_model
 from mdrun.run.simulation import run
 from mdrun.run.trajectory import gather_by_id
 from mdrun.state import FIELDS, Field
@@ -71,11 +72,10 @@ def answers(subject: Subject) -> dict[str, np.ndarray] | None:
 
 def alone(subject: Subject, atoms: dict[str, torch.Tensor]) -> Subject:
     """The same on this rank by itself, from all atoms in the order of their ids."""
-    assert subject.settings.model is not None
     state = copy_of(subject.state)
     state.replace_fields(atoms)
     state.move_to(subject.backend.device)
-    model = load_model(subject.settings.model, state.numbers, subject.precision, subject.backend.name)
+    model = make_model(subject.settings, state.numbers, subject.backend)
     return replace(subject, comm=Comm(), model=model, state=state)
 
 

@@ -103,7 +103,7 @@ def _judge(
     if worst is None:
         verdict, meaning = WARN, (
             "the energy is too rough to judge by: its differences under strain depend on how far. A model that "
-            "computes in single precision looks so; let it compute in double for this check."
+            "computes in single precision looks so; let it compute in double for this check where it can."
         )  # fmt: skip
     elif errors[worst] > tolerance:
         verdict, meaning = FAIL, (

@@ -17,7 +17,7 @@ from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.potentials.precision import DOUBLE
-from mdrun.potentials.registry import load_model
+from mdrun.potentials.registry import granted_precision, load_model
 from mdrun.run.ensemble_options import EnsembleOptions
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.settings import Settings
@@ -25,6 +25,7 @@ from mdrun.run.setup import make_domain
 from mdrun.run.simulation import Observer, Simulation, start
 from mdrun.scope import Scope
 from mdrun.state import FIELDS, State
+from mdrun.strategies.choice import choose_strategy
 
 # What settings must change to for no bath to be left.
 CONSTANT_ENERGY = {f.name: f.default for f in fields(EnsembleOptions)}
@@ -49,8 +50,9 @@ class Subject:
 
     @property
     def precision(self) -> str:
+        """Whose limits hold: the one asked for, or what the model grants."""
         assert self.settings.precision is not None
-        return self.settings.precision
+        return granted_precision(self.model, self.settings.precision)
 
     @property
     def seed(self) -> int:
@@ -58,18 +60,25 @@ class Subject:
         return self.settings.seed
 
     def in_double(self) -> Subject:
-        """The same with the model in double precision: what differences of its energy are taken of."""
-        if self.precision == DOUBLE.name:
+        """The same with the model in double precision, where it has that: what differences of its energy are taken of.
+
+        It is loaded anew, and never compiled.
+        """
+        if self.settings.precision == DOUBLE.name:
             return self
         assert self.settings.model is not None
         model = load_model(self.settings.model, self.state.numbers, DOUBLE.name, self.backend.name)
         return replace(self, settings=replace(self.settings, precision=DOUBLE.name), model=model)
 
+    def scope(self, domain: Domain) -> Scope:
+        """As a run of these settings opens it."""
+        return Scope(self.model, domain, self.state.n_total, choose_strategy(self.settings.strategy, self.model))
+
     @contextmanager
     def evaluator(self) -> Iterator[Evaluator]:
         """For forces and energies near the configuration."""
         domain = make_domain(replace(self.settings, check_every=1), self.model.cutoff, self.comm, self.backend)
-        with Scope(self.model, domain, self.state.n_total) as scope:
+        with self.scope(domain) as scope:
             yield Evaluator(copy_of(self.state), domain, scope)
 
     @contextmanager
@@ -77,7 +86,7 @@ class Subject:
         """A run from the configuration, at its step 0, with some settings changed."""
         settings = replace(self.settings, **changes)  # type: ignore[arg-type]
         domain = make_domain(settings, self.model.cutoff, self.comm, self.backend)
-        with Scope(self.model, domain, self.state.n_total) as scope:
+        with self.scope(domain) as scope:
             state = copy_of(self.state)
             motion = Constrained(self.bonds, self.comm) if len(self.bonds) else FREE
             integrator = make_integrator(settings, self.n_dof, self.comm, state, motion)

@@ -15,10 +15,9 @@ def main(folder: Path) -> int:
     import numpy as np
 
     from mdrun.comm import open_comm
-    from mdrun.potentials.registry import load_model
     from mdrun.run.devices import open_backend
     from mdrun.run.ending import Witness, end_with_error
-    from mdrun.run.setup import prepare_process, set_threads
+    from mdrun.run.setup import make_model, prepare_process, set_threads
     from mdrun.validate.others import ANSWERS, load
     from mdrun.validate.ranks import answers
     from mdrun.validate.subject import Subject
@@ -29,9 +28,7 @@ def main(folder: Path) -> int:
         set_threads(settings.threads)
         backend = open_backend(settings)
         state.move_to(backend.device)
-        assert settings.model is not None
-        assert settings.precision is not None
-        model = load_model(settings.model, state.numbers, settings.precision, backend.name)
+        model = make_model(settings, state.numbers, backend)
         prepare_process(model, backend)
         found = answers(Subject(comm, settings, backend, model, state, n_dof, bonds))
         if found is not None:
