@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,14 +19,16 @@ from mdrun.potentials.graph_model import GraphModel, Needs
 from tests.systems import Result, species_of
 
 EXAMPLE = Path(__file__).parents[1] / "inputs" / "message_passing.py"
+EXAMPLES = itertools.count()
 
 
 def example() -> ModuleType:
     """The file as a module, a fresh one each time."""
-    spec = importlib.util.spec_from_file_location("message_passing", EXAMPLE)
+    spec = importlib.util.spec_from_file_location(f"message_passing_{next(EXAMPLES)}", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
     return module
 
@@ -37,6 +41,14 @@ def force_model(atoms: Atoms, net: nn.Module, needs: Needs | None = None) -> Gra
     if needs is not None:
         net.needs = needs
     return GraphModel(net, species_of(atoms), "net")
+
+
+def compiling(atoms: Atoms, net: nn.Module, needs: Needs, kind: type[GraphModel] = GraphModel) -> GraphModel:
+    """The net's force model with ``--compile``, by a compiler that takes no minutes."""
+    net.needs = needs
+    model = kind(net, species_of(atoms), "net")
+    model.wants_compiling, model.compiler = True, "aot_eager"
+    return model
 
 
 @dataclass

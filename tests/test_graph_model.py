@@ -113,6 +113,23 @@ def test_the_example_is_loaded_by_its_name():
     np.testing.assert_allclose(found.stress, dense.stress, atol=1e-13)
 
 
+def test_a_model_file_may_do_what_a_module_may(tmp_path):
+    """Dataclasses whose annotations are text look for their module; two files of a name stay apart."""
+    atoms = gold_copper()
+    energies = []
+    for layers in (2, 3):
+        file = tmp_path / str(layers) / "net.py"
+        file.parent.mkdir()
+        file.write_text(
+            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            + EXAMPLE.read_text()
+            + f"\n\n@dataclass\nclass Size:\n    layers: int = {layers}\n"
+            + "\ndef sized(numbers):\n    return make(numbers, layers=Size().layers)\n"
+        )
+        energies.append(evaluate(atoms, load_model(f"{file}:sized", species_of(atoms))).energy)
+    assert energies == pytest.approx([evaluate_whole(atoms, net_of(atoms, n_layers=n)).energy for n in (2, 3)])
+
+
 class Springs(nn.Module):
     """Forces towards the middle of the neighbours, which no energy has."""
 

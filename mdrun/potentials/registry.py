@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -28,6 +30,7 @@ from mdrun.potentials.morse import MORSE
 from mdrun.potentials.precision import DOUBLE, PRECISIONS
 from mdrun.potentials.yukawa import YUKAWA
 
+MODEL_FILES = itertools.count()
 Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
 
 
@@ -219,7 +222,7 @@ def compile_terms(model: ForceModel, device: str) -> list[str]:
     """Have those of a model's terms compiled that allow it; why others are not, a line for each."""
     reasons = []
     for term in terms_of(model):
-        trouble = why_eager(device) if getattr(term, "may_compile", False) else "it does not declare that it compiles"
+        trouble = getattr(term, "why_not_compiled", "it does not declare that it compiles") or why_eager(device)
         if trouble is None:
             term.wants_compiling = True  # type: ignore[attr-defined]
         else:
@@ -320,10 +323,11 @@ def _load_script(path: Path, function: str, options: dict[str, str], numbers: tu
     """``FUNCTION(numbers, **options)`` of a file that the user wrote; naming it is the consent to run it."""
     if not os.path.isfile(path):  # false too for a name that the system refuses
         raise InputError(f"the model file {path} does not exist.")
-    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    module_spec = importlib.util.spec_from_file_location(f"{path.stem}_model_file_{next(MODEL_FILES)}", path)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module.__name__] = module  # where dataclasses and torch's compiler look for it
     try:
         module_spec.loader.exec_module(module)
     except Exception as error:
