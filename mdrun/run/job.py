@@ -19,9 +19,20 @@ from mdrun.run.averages import Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
+from mdrun.run.directory import (
+    BLOWUP,
+    CHECKPOINT,
+    CONFIG,
+    STOP,
+    RunDirectory,
+    amend_status,
+    claims_the_word,
+    status_there,
+    writing,
+)
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
+from mdrun.run.history import Start, ending_of, starts_before, this_start, with_start
 from mdrun.run.outcome import Outcome
 from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.progress import Progress
@@ -67,6 +78,7 @@ class Job(Witness):
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self._atoms: Structure | None = None  # on the rank that writes
         self.progress = Progress(comm.size)
+        self._changes: list[str] = []  # to what a run that goes on was, in words
 
     def execute(self) -> Outcome:
         """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
@@ -90,6 +102,7 @@ class Job(Witness):
             if self.directory is None:
                 inputs, may_replace = [Path(settings.structure)], settings.overwrite or settings.resume
                 self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
+            self.progress.history = self._history(self.directory, past)
             self.directory.take_over()
             with writing(self.directory.path / CONFIG):
                 write_config(to_be_kept(settings), self.directory.path / CONFIG)
@@ -162,9 +175,18 @@ class Job(Witness):
         settings = shared.settings
         allowed = (settings.allow_changes or "").replace("-", "_").split(",")
         changes = refuse_changes(settings, past.checkpoint, allowed)
+        self._changes = [*past.notes[: past.is_fallback], *changes]
         take_up(state, past.checkpoint, settings.structure)
         origin = origin_of(settings, past.checkpoint)
         return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)
+
+    def _history(self, directory: RunDirectory, past: Past | None) -> tuple[Start, ...]:
+        """All starts of the run in a directory, this one included."""
+        then = status_there(directory.path) if self.settings.resume else {}
+        step, kept = (past.checkpoint.step, past.checkpoint.history) if past is not None else (0, ())
+        before = ending_of(then, RUNNING) if then or past is not None else None
+        start = this_start(self.settings, step, self.comm.size, self.progress.n_threads, self._changes, before)
+        return with_start(starts_before(then, kept), start)
 
     def _begin(
         self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer, watch: Callable[[], None]
@@ -211,7 +233,8 @@ class Job(Witness):
         outputs = self._open_outputs(settings, template, thermometer)
         assert self.rows is not None
         path = self._file(CHECKPOINT)
-        self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
+        kept, history = to_be_kept(settings), self.progress.history
+        self._checkpoint = CheckpointFile(path, kept, self.comm, outputs.positions, self.rows, history)
         often = settings.checkpoint_cadence
         ends = () if often.is_never else (often.steps, self.progress.n_steps)
         most = settings.max_temperature

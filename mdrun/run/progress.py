@@ -11,6 +11,7 @@ from typing import Any
 
 from mdrun import __version__
 from mdrun.run.averages import Averages
+from mdrun.run.history import Start
 from mdrun.run.outcome import Outcome
 from mdrun.run.ranks import peak_memory_bytes
 from mdrun.run.settings import Settings
@@ -29,6 +30,7 @@ class Progress:
         first_step: that this process computed from.
         kept_step: of the last checkpoint.
         loop_began: by ``time.perf_counter``.
+        history: up to this process, where that writes it.
     """
 
     n_ranks: int
@@ -40,6 +42,7 @@ class Progress:
     kept_step: int | None = None
     loop_began: float | None = None
     told_at: float = 0.0
+    history: tuple[Start, ...] = ()
 
     def is_due(self) -> bool:
         """Whether monitors are to hear of it again; true once a ``TELL_S``, within the loop."""
@@ -91,6 +94,7 @@ class Progress:
             "exchanges": [asdict(e) for e in outcome.exchanges] if outcome else [],
             "averages": averages_in_words(outcome.averages) if outcome and outcome.averages else None,
             "versions": versions(),
+            "history": [asdict(start) for start in self.history],
         }
 
 
