@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from mdrun.run.averages import Rows
 from mdrun.run.checkpoint import FORMAT, DamagedCheckpoint, put_back, read_checkpoint, write_whole
 from mdrun.run.checkpoint_contents import N_FIGURES
 from mdrun.run.ensembles import make_integrator
+from mdrun.run.history import MOST_STARTS, MOST_TEXT, Ending, Start
 from mdrun.run.resume import as_it_was, newest_checkpoint, refuse_changes, take_up
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation
@@ -64,8 +65,14 @@ def integrator_of(state: State) -> Integrator:
     return make_integrator(SETTINGS, 3, COMM, state)
 
 
+STARTS = (
+    Start("2026-12-02T14:00:00+00:00", 0, "node1", 4, 2, "cpu", "numba", "1.0"),
+    Start("2026-12-03T14:00:00+00:00", 20, "node2", 8, 1, "cuda", "torch", "1.1", ("--timestep from 1.0 to 2.0",),
+          Ending("stopped", 20, "SIGTERM", 75)),
+)  # fmt: skip
 META: dict[str, Any] = {
     "format": FORMAT, "step": 40, "settings": asdict(SETTINGS), "outputs": {"thermo.csv": 100},
+    "history": [asdict(start) for start in STARTS],
     "origin": {"step": 10, "time_ps": 0.02}, "variables": kept.variables(integrator_of(first_state())),
 }  # fmt: skip
 
@@ -129,6 +136,8 @@ META_CHANGES = st.lists(
     st.tuples(
         st.sampled_from([*META, *(f"settings.{name}" for name in META["settings"]), "settings.odd",
                          "outputs.thermo.csv", "origin.step", "origin.time_ps",
+                         *(f"history.{f.name}" for f in fields(Start)),
+                         *(f"history.before.{f.name}" for f in fields(Ending)),
                          *(f"variables.{name}" for name in META["variables"])]),
         st.sampled_from([*ODD, "gone"]),
     ),
@@ -167,6 +176,10 @@ def changed(arrays: dict[str, np.ndarray], name: str, how: str, fill: int, dtype
 def changed_meta(name: str, value: Any, meta: Any) -> None:
     owner, _, key = name.partition(".")
     inside = meta.get(owner) if key else meta
+    if owner == "history" and key:  # of the last start; or of what came before it
+        before, _, name_there = key.rpartition(".")
+        last = inside[-1] if isinstance(inside, list) and inside else None
+        inside, key = last.get(before) if before and isinstance(last, dict) else last, name_there
     if not isinstance(inside, dict):
         return
     if value == "gone":
@@ -216,6 +229,17 @@ def test_arrays_that_compiled_code_would_trust_are_refused(name, values, words, 
 def test_a_description_of_another_kind_is_refused(meta, tmp_path):
     with pytest.raises(DamagedCheckpoint, match="no checkpoint to go on from"):
         read_checkpoint(written(tmp_path / "checkpoint.npz", contents(), meta))
+
+
+@pytest.mark.parametrize(
+    "history",
+    [None, {}, [1], META["history"] * MOST_STARTS, [META["history"][0] | {"host": "x" * (MOST_TEXT + 1)}],
+     [META["history"][0] | {"changes": ["\x1b[2J"]}], [META["history"][0] | {"at": "then"}]],
+    ids=range(7),
+)  # fmt: skip
+def test_a_history_that_is_none_or_endless_is_refused(history, tmp_path):
+    with pytest.raises(DamagedCheckpoint, match="no checkpoint to go on from"):
+        read_checkpoint(written(tmp_path / "checkpoint.npz", contents(), {**META, "history": history}))
 
 
 @pytest.mark.parametrize("value", [0.0, [], [[0.0] * 3] * 2, [0.0] * 9, [[[0.0] * 3] * 3]])

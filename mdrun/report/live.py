@@ -13,7 +13,7 @@ from rich.text import Text
 from mdrun import units
 from mdrun.report.console import clock_time, make_console
 from mdrun.report.summary import show_end, show_start, stopped_words
-from mdrun.run.job import Outcome
+from mdrun.run.outcome import Outcome
 from mdrun.run.setup import Shared
 from mdrun.run.simulation import Observer, Simulation
 from mdrun.run.thermo import Thermo, Thermometer

@@ -8,7 +8,7 @@ from pathlib import Path
 from mdrun.report.live import Reporter
 from mdrun.report.summary import atom_steps_and_memory, show_ranks, show_rows, start_rows
 from mdrun.run.directory import RELAXED
-from mdrun.run.job import Outcome
+from mdrun.run.outcome import Outcome
 from mdrun.run.relax_settings import RelaxSettings
 from mdrun.run.relaxation import Relaxation
 from mdrun.run.setup import Shared

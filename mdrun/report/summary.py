@@ -14,7 +14,7 @@ from mdrun import units
 from mdrun.domain import Domain
 from mdrun.report.averages import show_averages
 from mdrun.report.console import make_table, show_named
-from mdrun.run.job import Outcome
+from mdrun.run.outcome import Outcome
 from mdrun.run.ranks import ExchangeFigures, RankFigures
 from mdrun.run.setup import Shared
 from mdrun.run.simulation import Simulation

@@ -23,13 +23,14 @@ from mdrun.integrate import kept
 from mdrun.run.averages import Rows
 from mdrun.run.checkpoint_contents import Wrong, check_arrays, check_meta
 from mdrun.run.directory import DAMAGED_CHECKPOINT, writing
+from mdrun.run.history import Start, starts_of
 from mdrun.run.origin import Origin
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
 from mdrun.state import FIELDS, Field
 
-FORMAT = 3
+FORMAT = 4
 BY_ATOM = (*FIELDS, Field(THEN, (3,), torch.float64))
 
 
@@ -48,6 +49,7 @@ class Checkpoint:
         outputs: by file name, how far each was written.
         variables: the integrator's, see ``mdrun.integrate.kept``.
         arrays: ``BY_ATOM`` in the order of ids, and those of ``CheckpointFile``.
+        history: up to the process that wrote it.
     """
 
     step: int
@@ -56,6 +58,7 @@ class Checkpoint:
     outputs: dict[str, int]
     variables: dict[str, list]
     arrays: dict[str, np.ndarray]
+    history: tuple[Start, ...] = ()
 
     @property
     def n_atoms(self) -> int:
@@ -80,7 +83,13 @@ class CheckpointFile:
     """
 
     def __init__(
-        self, path: Path | None, settings: Settings, comm: Comm, outputs: Callable[[], Mapping[str, int]], rows: Rows
+        self,
+        path: Path | None,
+        settings: Settings,
+        comm: Comm,
+        outputs: Callable[[], Mapping[str, int]],
+        rows: Rows,
+        history: tuple[Start, ...] = (),
     ) -> None:
         """
         Args:
@@ -92,6 +101,7 @@ class CheckpointFile:
         self._comm = comm
         self._outputs = outputs
         self._rows = rows
+        self._history = history
         self._written_at: int | None = None
 
     def __call__(self, sim: Simulation) -> None:
@@ -110,6 +120,7 @@ class CheckpointFile:
             "settings": asdict(self._settings),
             "outputs": dict(self._outputs()),
             "variables": kept.variables(sim.integrator),
+            "history": [asdict(start) for start in self._history],
         }
         write_whole(
             self._path,
@@ -237,7 +248,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Wrong as error:
         raise DamagedCheckpoint(f"{path} is no checkpoint to go on from: {error}.") from error
     origin = Origin(**meta["origin"])
-    return Checkpoint(meta["step"], origin, meta["settings"], meta["outputs"], meta["variables"], arrays)
+    history = starts_of(meta["history"])
+    return Checkpoint(meta["step"], origin, meta["settings"], meta["outputs"], meta["variables"], arrays, history)
 
 
 def _in_one_line(error: Exception) -> str:

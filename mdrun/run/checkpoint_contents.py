@@ -19,6 +19,7 @@ from mdrun.run.averages import AVERAGED
 from mdrun.run.averages import MOST_ROWS as MOST_AVERAGED
 from mdrun.run.config import fits
 from mdrun.run.ensemble_options import INFINITY
+from mdrun.run.history import starts_of
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS
 from mdrun.structures.checks import FARTHEST, fault_of_cell
@@ -49,6 +50,10 @@ def check_meta(meta: Any) -> None:
     for name, value in variables.items():
         _check_variable(name, value)
     _demand(isinstance(values, dict), "it has no settings")
+    try:
+        starts_of(meta.get("history"))
+    except ValueError as error:
+        raise Wrong(str(error)) from error
 
 
 def _check_origin(origin: Any, step: int) -> None:

@@ -2,76 +2,52 @@
 
 from __future__ import annotations
 
-import functools
-import platform
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from mdrun import __version__
 from mdrun.comm import Comm
 from mdrun.errors import EXIT_INPUT, EXIT_OK, EXIT_STOPPED, EXIT_UNPHYSICAL
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
-from mdrun.run.averages import Averages, Rows
+from mdrun.run.averages import Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import open_backend
-from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
+from mdrun.run.directory import (
+    BLOWUP,
+    CHECKPOINT,
+    CONFIG,
+    STOP,
+    RunDirectory,
+    amend_status,
+    claims_the_word,
+    status_there,
+    writing,
+)
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
+from mdrun.run.history import Start, ending_of, starts_before, this_start, with_start
+from mdrun.run.outcome import Outcome
 from mdrun.run.outputs import Columns, Outputs
+from mdrun.run.progress import Progress
 from mdrun.run.pulse import Pulse
-from mdrun.run.ranks import (
-    Balance,
-    ExchangeFigures,
-    RankFigures,
-    balance,
-    exchanges_of_all,
-    figures_of_all,
-    peak_memory_bytes,
-)
+from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all
 from mdrun.run.resume import Past, as_it_was, empty_then, find_past, origin_of, refuse_changes, take_up, to_be_kept
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_model, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
 from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
-from mdrun.run.status import RUNNING, now, outlook, this_process
+from mdrun.run.status import RUNNING
 from mdrun.run.thermo import Thermo, Thermometer
 from mdrun.scope import Scope
 from mdrun.state import State
 from mdrun.strategies.choice import choose_strategy
 from mdrun.structures import Structure
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A run that came to its end."""
-
-    shared: Shared
-    ranks: list[RankFigures]
-    balance: Balance
-    first: Thermo
-    last: Thermo
-    n_steps: int
-    loop_seconds: float
-    reason: str = "all steps done"
-    exit_code: int = EXIT_OK
-    averages: Averages | None = None
-    exchanges: tuple[ExchangeFigures, ...] = ()
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.exit_code == EXIT_STOPPED
-
-    @property
-    def steps_per_second(self) -> float:
-        return self.n_steps / self.loop_seconds if self.loop_seconds > 0 else 0.0
 
 
 class Listener(Protocol):
@@ -100,14 +76,8 @@ class Job(Witness):
         self._outputs: Outputs | None = None
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self._atoms: Structure | None = None  # on the rank that writes
-        self.run_id = ""  # once all ranks have it
-        self.n_atoms = 0
-        self.n_steps = 0  # in all
-        self.n_threads = 0
-        self._loop_began: float | None = None
-        self._told_at = 0.0
-        self._kept_step: int | None = None  # of the last checkpoint
-        self._first_step = 0  # that this process computed from
+        self.progress = Progress(comm.size)
+        self._changes: list[str] = []  # to what a run that goes on was, in words
 
     def execute(self) -> Outcome:
         """Run to the end. What is raised on one rank must end all: see ``mdrun.run.ending``.
@@ -117,7 +87,7 @@ class Job(Witness):
             SimulationError: the system became unphysical.
         """
         comm, is_writer = self.comm, self.comm.rank == 0
-        self.n_threads = set_threads(self.settings.threads)
+        self.progress.n_threads = set_threads(self.settings.threads)
         shared, state, template, checkpoint, past = None, None, None, None, None
         if is_writer:
             past = self._past()
@@ -131,15 +101,16 @@ class Job(Witness):
             if self.directory is None:
                 inputs, may_replace = [Path(settings.structure)], settings.overwrite or settings.resume
                 self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
+            self.progress.history = self._history(self.directory, past)
             self.directory.take_over()
             with writing(self.directory.path / CONFIG):
                 write_config(to_be_kept(settings), self.directory.path / CONFIG)
-        shared, checkpoint, self.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
+        shared, checkpoint, self.progress.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
         if state is None:
             state = empty_state(shared)
             if checkpoint is not None:
                 empty_then(state)
-        self.n_atoms, self.n_steps = shared.n_atoms, shared.n_steps
+        self.progress.n_atoms, self.progress.n_steps = shared.n_atoms, shared.n_steps
         self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
@@ -167,9 +138,9 @@ class Job(Witness):
 
             first = self._begin(sim, checkpoint, thermometer, watch)
             if is_writer:
-                self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
+                self.listener.started(shared, sim, shared.settings.directory, self.progress.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
-            self._settle(self._first_step + 1, past)
+            self._settle(self.progress.first_step + 1, past)
         if is_writer:
             self.listener.finished(outcome)
             self._write_status("stopped" if outcome.is_stopped else "finished", outcome=outcome)
@@ -179,7 +150,7 @@ class Job(Witness):
 
     def _settle(self, step: int, past: Past | None) -> None:
         """The run has begun once a step is done: until then it may be refused, and what it replaces comes back."""
-        if self.directory is None or self.directory.has_begun or step == self._first_step:
+        if self.directory is None or self.directory.has_begun or step == self.progress.first_step:
             return
         self.directory.begin()
         if past is not None and past.is_fallback:
@@ -201,9 +172,18 @@ class Job(Witness):
         settings = shared.settings
         allowed = (settings.allow_changes or "").replace("-", "_").split(",")
         changes = refuse_changes(settings, past.checkpoint, allowed)
+        self._changes = [*past.notes[: past.is_fallback], *changes]
         take_up(state, past.checkpoint, settings.structure)
         origin = origin_of(settings, past.checkpoint)
         return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)
+
+    def _history(self, directory: RunDirectory, past: Past | None) -> tuple[Start, ...]:
+        """All starts of the run in a directory, this one included."""
+        then = status_there(directory.path) if self.settings.resume else {}
+        step, kept = (past.checkpoint.step, past.checkpoint.history) if past is not None else (0, ())
+        before = ending_of(then, RUNNING) if then or past is not None else None
+        start = this_start(self.settings, step, self.comm.size, self.progress.n_threads, self._changes, before)
+        return with_start(starts_before(then, kept), start)
 
     def _begin(
         self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer, watch: Callable[[], None]
@@ -218,7 +198,7 @@ class Job(Witness):
             start(sim)
             return thermometer(sim)
         assert self.rows is not None
-        self._first_step = self._kept_step = sim.step = checkpoint.step
+        self.progress.first_step = self.progress.kept_step = sim.step = checkpoint.step
         go_on(sim, checkpoint.arrays)
         put_back(checkpoint, sim, self.rows)
         first = thermometer(sim)
@@ -250,9 +230,10 @@ class Job(Witness):
         outputs = self._open_outputs(settings, template, thermometer)
         assert self.rows is not None
         path = self._file(CHECKPOINT)
-        self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
+        kept, history = to_be_kept(settings), self.progress.history
+        self._checkpoint = CheckpointFile(path, kept, self.comm, outputs.positions, self.rows, history)
         often = settings.checkpoint_cadence
-        ends = () if often.is_never else (often.steps, self.n_steps)
+        ends = () if often.is_never else (often.steps, self.progress.n_steps)
         most = settings.max_temperature
         return [
             *self._on_guard(settings),
@@ -264,12 +245,12 @@ class Job(Witness):
         ]
 
     def _loop(self, sim: Simulation, shared: Shared, thermometer: Thermometer, first: Thermo) -> Outcome:
-        self._loop_began = time.perf_counter()
+        self.progress.loop_began = time.perf_counter()
         reason, exit_code = self._advance(sim, shared.settings)
         assert self._outputs is not None
         self._outputs.finish()
-        seconds = time.perf_counter() - self._loop_began
-        n_steps = sim.step - self._first_step
+        seconds = time.perf_counter() - self.progress.loop_began
+        n_steps = sim.step - self.progress.first_step
         ranks, exchanges = figures_of_all(sim), tuple(exchanges_of_all(sim, n_steps))
         if sim.forces.energy is None:  # asked for by nobody; within the step it would have been another loop's
             sim.forces = sim.model(sim.domain, totals=True)
@@ -281,8 +262,8 @@ class Job(Witness):
 
     def _advance(self, sim: Simulation, settings: Settings) -> tuple[str, int]:
         """All steps; why it ended, and with what exit code."""
-        run(sim, self.n_steps - sim.step)
-        stopped = sim.stopping if sim.step < self.n_steps else None
+        run(sim, self.progress.n_steps - sim.step)
+        stopped = sim.stopping if sim.step < self.progress.n_steps else None
         if stopped:
             self._keep(sim)
         self._pulse.clear()
@@ -291,8 +272,8 @@ class Job(Witness):
     def _keep(self, sim: Simulation) -> None:
         """Write a checkpoint; called by all ranks."""
         self._checkpoint(sim)
-        self._kept_step = sim.step or None  # the input itself is none
-        self._told_at = 0.0
+        self.progress.kept_step = sim.step or None  # the input itself is none
+        self.progress.told_at = 0.0
         self._tell_monitors(sim)
 
     def _on_guard(self, settings: Settings) -> list[Observer]:
@@ -305,10 +286,8 @@ class Job(Witness):
         return [Observer(every, look, needs_totals=False) for every in {settings.log_every, settings.trajectory_every}]
 
     def _tell_monitors(self, sim: Simulation) -> None:
-        """Keep status.json near the present, at no more than one write a second."""
-        time_now = time.perf_counter()
-        if self._loop_began is not None and time_now - self._told_at > 1.0:
-            self._told_at = time_now
+        """Keep status.json near the present."""
+        if self.progress.is_due():
             self._write_status(RUNNING)
 
     def _write_status(
@@ -323,40 +302,8 @@ class Job(Witness):
             return
         step = self.sim.step if self.sim is not None else 0
         step = step if last_good_step is None else last_good_step
-        began = self._loop_began
-        seconds = outcome.loop_seconds if outcome else (time.perf_counter() - began if began else 0.0)
-        figures = outcome.ranks if outcome else []
-        rate = max(step - self._first_step, 0) / seconds if seconds > 0 else 0.0
-        self.directory.write_status(
-            {
-                "state": state,
-                "command": self.settings.command,
-                "run": self.run_id,
-                "step": step,
-                "time_ps": self._time_at(step),
-                "n_steps": self.n_steps,
-                "checkpoint_step": self._kept_step,
-                "exit_code": outcome.exit_code if outcome else exit_code,
-                "reason": outcome.reason if outcome else reason,
-                "n_atoms": self.n_atoms,
-                "ranks": self.comm.size,
-                "threads": self.n_threads,
-                "device": self.settings.device,
-                "backend": self.settings.backend,
-                "loop_seconds": seconds,
-                "steps_per_second": rate,
-                "atom_steps_per_second": self.n_atoms * rate,
-                **outlook(self.n_steps - step, rate if state == RUNNING else 0.0),
-                "updated": now().isoformat(),
-                **this_process(),
-                "peak_memory_bytes": sum(r.peak_memory_bytes for r in figures) or peak_memory_bytes(),
-                "balance": asdict(outcome.balance) if outcome else None,
-                "rank_figures": [asdict(r) for r in figures],
-                "exchanges": [asdict(e) for e in outcome.exchanges] if outcome else [],
-                "averages": averages_in_words(outcome.averages) if outcome and outcome.averages else None,
-                "versions": versions(),
-            }
-        )
+        time_ps, ending = self._time_at(step), (reason, exit_code)
+        self.directory.write_status(self.progress.status(self.settings, state, step, time_ps, ending, outcome))
 
     def _time_at(self, step: int) -> float:
         return 0.0 if self.sim is None else self.sim.origin.time_at(step, self.sim.integrator.timestep)
@@ -390,31 +337,21 @@ class Job(Witness):
             return
         share = share_of(self.sim, getattr(error, "state_is_whole", False))
         if share is not None:
-            LastGood(self.settings.directory, self.run_id).keep(share, self.comm.rank)
+            LastGood(self.settings.directory, self.progress.run_id).keep(share, self.comm.rank)
 
     def join_shares(self, n_ranks: int, last_good_step: int | None) -> str:
         if self._atoms is None or self.sim is None or self.sim.step == 0:
             return ""
         good = self.sim.step if last_good_step is None else last_good_step
-        return LastGood(self.settings.directory, self.run_id).join(n_ranks, self._atoms.atoms, self._atoms.mobile, good)
+        return LastGood(self.settings.directory, self.progress.run_id).join(
+            n_ranks, self._atoms.atoms, self._atoms.mobile, good
+        )
 
     def speaks(self) -> bool:
-        return claims_the_word(self.settings.directory, self.run_id)
+        return claims_the_word(self.settings.directory, self.progress.run_id)
 
     def stand_in(self, reason: str, exit_code: int, last_good_step: int | None) -> None:
         changes = {"state": "failed", "exit_code": exit_code, "reason": reason}
         if last_good_step is not None:
             changes["step"] = last_good_step
-        amend_status(self.settings.directory, self.run_id, changes)
-
-
-def averages_in_words(averages: Averages) -> dict[str, dict[str, float | None]]:
-    """By the names of ``thermo.csv``'s columns."""
-    return {a.name: {"mean": a.mean, "error": a.error, "n_effective": a.n_effective} for a in averages.averages}
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Of mdrun and of what it computes with."""
-    packages = {name: version(name) for name in ("torch", "numpy", "numba", "ase")}
-    return {"mdrun": __version__, "python": platform.python_version(), **packages}
+        amend_status(self.settings.directory, self.progress.run_id, changes)

@@ -17,6 +17,7 @@ import psutil
 
 from mdrun.errors import InputError
 from mdrun.run.directory import CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, STATUS
+from mdrun.run.history import Start, starts_of
 
 RUNNING = "running"
 MOST_BYTES = 64 << 20  # a kilobyte for each rank of the largest run there is
@@ -75,6 +76,7 @@ class RunStatus:
     host: str | None
     pid: int | None
     silent_s: float
+    history: tuple[Start, ...]
 
 
 def read_status(directory: Path) -> RunStatus:
@@ -140,6 +142,7 @@ def _checked(raw: Any, directory: Path, age: float) -> RunStatus:
         host=take("host", (str,)),
         pid=take("pid", (int,)),
         silent_s=age,
+        history=starts_of(raw.get("history", [])),
         **whole,
     )
 

@@ -20,7 +20,7 @@ from mdrun.philox import STREAM_VELOCITIES
 from mdrun.run.devices import open_backend
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import conserves_momentum
-from mdrun.run.job import versions
+from mdrun.run.progress import versions
 from mdrun.run.settings import Settings
 from mdrun.run.setup import Shared, empty_state, make_model, prepare_process, read_input, set_threads
 from mdrun.run.simulation import run
