@@ -17,8 +17,8 @@ from mdrun.errors import OutputError, SimulationError
 from mdrun.integrate.nvt import Langevin
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.run.averages import Rows
+from mdrun.run.changes import settings_of
 from mdrun.run.checkpoint import FORMAT, CheckpointFile, write_whole
-from mdrun.run.resume import settings_of
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Observer, Simulation, run, start
 from mdrun.run.thermo import Thermometer
@@ -49,7 +49,7 @@ def mixture() -> Atoms:
 
 def checkpoint_file(path: Path | None) -> CheckpointFile:
     comm = Comm()
-    return CheckpointFile(path, SETTINGS, comm, lambda: {"thermo.csv": 12}, Rows(Thermometer(comm)))
+    return CheckpointFile(path, SETTINGS, {}, comm, lambda: {"thermo.csv": 12}, Rows(Thermometer(comm)))
 
 
 def observed(path: Path | None, every: int) -> Observer:

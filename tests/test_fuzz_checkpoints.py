@@ -21,10 +21,11 @@ from mdrun.integrate import kept
 from mdrun.integrate.base import Integrator
 from mdrun.run import simulation
 from mdrun.run.averages import Rows
+from mdrun.run.changes import as_it_was, refuse_changes
 from mdrun.run.checkpoint import FORMAT, DamagedCheckpoint, put_back, read_checkpoint, write_whole
 from mdrun.run.checkpoint_contents import N_FIGURES
 from mdrun.run.ensembles import make_integrator
-from mdrun.run.resume import as_it_was, newest_checkpoint, refuse_changes, take_up
+from mdrun.run.resume import newest_checkpoint, take_up
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
@@ -66,6 +67,7 @@ def integrator_of(state: State) -> Integrator:
 
 META: dict[str, Any] = {
     "format": FORMAT, "step": 40, "settings": asdict(SETTINGS), "outputs": {"thermo.csv": 100},
+    "inputs": {"/a.eam": "0" * 64},
     "origin": {"step": 10, "time_ps": 0.02}, "variables": kept.variables(integrator_of(first_state())),
 }  # fmt: skip
 
@@ -128,7 +130,7 @@ CHANGES = st.lists(
 META_CHANGES = st.lists(
     st.tuples(
         st.sampled_from([*META, *(f"settings.{name}" for name in META["settings"]), "settings.odd",
-                         "outputs.thermo.csv", "origin.step", "origin.time_ps",
+                         "outputs.thermo.csv", "inputs./a.eam", "origin.step", "origin.time_ps",
                          *(f"variables.{name}" for name in META["variables"])]),
         st.sampled_from([*ODD, "gone"]),
     ),

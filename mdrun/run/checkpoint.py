@@ -29,7 +29,7 @@ from mdrun.run.simulation import Simulation, look_back
 from mdrun.run.trajectory import gather_by_id
 from mdrun.state import FIELDS, Field
 
-FORMAT = 3
+FORMAT = 4
 BY_ATOM = (*FIELDS, Field(THEN, (3,), torch.float64))
 
 
@@ -45,6 +45,7 @@ class Checkpoint:
         step: that it was written after.
         origin: of the times up to there.
         settings: the options of the run that wrote it, by name.
+        inputs: what was in each file that its model names, by path.
         outputs: by file name, how far each was written.
         variables: the integrator's, see ``mdrun.integrate.kept``.
         arrays: ``BY_ATOM`` in the order of ids, and those of ``CheckpointFile``.
@@ -53,6 +54,7 @@ class Checkpoint:
     step: int
     origin: Origin
     settings: dict[str, Any]
+    inputs: dict[str, str]
     outputs: dict[str, int]
     variables: dict[str, list]
     arrays: dict[str, np.ndarray]
@@ -80,15 +82,23 @@ class CheckpointFile:
     """
 
     def __init__(
-        self, path: Path | None, settings: Settings, comm: Comm, outputs: Callable[[], Mapping[str, int]], rows: Rows
+        self,
+        path: Path | None,
+        settings: Settings,
+        inputs: Mapping[str, str],
+        comm: Comm,
+        outputs: Callable[[], Mapping[str, int]],
+        rows: Rows,
     ) -> None:
         """
         Args:
             path: None on ranks that don't write.
+            inputs: as a ``Checkpoint`` has them.
             outputs: tells how far each file that grows was written and safe, by name.
         """
         self._path = path
         self._settings = settings
+        self._inputs = inputs
         self._comm = comm
         self._outputs = outputs
         self._rows = rows
@@ -108,6 +118,7 @@ class CheckpointFile:
             "step": sim.step,
             "origin": asdict(sim.origin),
             "settings": asdict(self._settings),
+            "inputs": dict(self._inputs),
             "outputs": dict(self._outputs()),
             "variables": kept.variables(sim.integrator),
         }
@@ -237,7 +248,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Wrong as error:
         raise DamagedCheckpoint(f"{path} is no checkpoint to go on from: {error}.") from error
     origin = Origin(**meta["origin"])
-    return Checkpoint(meta["step"], origin, meta["settings"], meta["outputs"], meta["variables"], arrays)
+    named = {name: meta[name] for name in ("step", "settings", "inputs", "outputs", "variables")}
+    return Checkpoint(origin=origin, arrays=arrays, **named)
 
 
 def _in_one_line(error: Exception) -> str:

@@ -49,6 +49,11 @@ def check_meta(meta: Any) -> None:
     for name, value in variables.items():
         _check_variable(name, value)
     _demand(isinstance(values, dict), "it has no settings")
+    inputs = meta.get("inputs")
+    _demand(
+        isinstance(inputs, dict) and all(isinstance(digest, str) for digest in inputs.values()),
+        "what was in the model's files is no text",
+    )
 
 
 def _check_origin(origin: Any, step: int) -> None:

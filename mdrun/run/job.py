@@ -6,7 +6,7 @@ import functools
 import platform
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from mdrun.integrate.verlet import FREE, Motion
 from mdrun.potentials.registry import compile_terms, load_model
 from mdrun.run.averages import Averages, Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
+from mdrun.run.changes import as_it_was, origin_of, refuse_changes, to_be_kept
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, amend_status, claims_the_word, writing
@@ -37,7 +38,7 @@ from mdrun.run.ranks import (
     figures_of_all,
     peak_memory_bytes,
 )
-from mdrun.run.resume import Past, as_it_was, empty_then, find_past, origin_of, refuse_changes, take_up, to_be_kept
+from mdrun.run.resume import Past, empty_then, find_past, take_up
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
@@ -108,6 +109,7 @@ class Job(Witness):
         self._loop_began: float | None = None
         self._told_at = 0.0
         self._kept_step: int | None = None  # of the last checkpoint
+        self._inputs: Mapping[str, str] = {}  # what was in the files that the model names
         self._first_step = 0  # that this process computed from
 
     def execute(self) -> Outcome:
@@ -140,7 +142,7 @@ class Job(Witness):
             state = empty_state(shared)
             if checkpoint is not None:
                 empty_then(state)
-        self.n_atoms, self.n_steps = shared.n_atoms, shared.n_steps
+        self.n_atoms, self.n_steps, self._inputs = shared.n_atoms, shared.n_steps, shared.inputs
         self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
@@ -193,7 +195,9 @@ class Job(Witness):
         past = find_past(self.settings) if self.settings.resume else None
         if past is not None:
             self.directory = past.directory
-            self.settings = as_it_was(self.settings, past.checkpoint)
+            self.settings = settings = as_it_was(self.settings, past.checkpoint)
+            allowed = (settings.allow_changes or "").replace("-", "_").split(",")
+            past = replace(past, notes=(*past.notes, *refuse_changes(settings, past.checkpoint, allowed)))
         return past
 
     def _read(self) -> tuple[Shared, State, Structure]:
@@ -201,12 +205,9 @@ class Job(Witness):
 
     def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
         """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
-        settings = shared.settings
-        allowed = (settings.allow_changes or "").replace("-", "_").split(",")
-        changes = refuse_changes(settings, past.checkpoint, allowed)
-        take_up(state, past.checkpoint, settings.structure)
-        origin = origin_of(settings, past.checkpoint)
-        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)
+        take_up(state, past.checkpoint, shared.settings.structure)
+        origin = origin_of(shared.settings, past.checkpoint)
+        return replace(shared, velocities="from the checkpoint", notes=past.notes, origin=origin)
 
     def _begin(
         self, sim: Simulation, checkpoint: Checkpoint | None, thermometer: Thermometer, watch: Callable[[], None]
@@ -253,7 +254,8 @@ class Job(Witness):
         outputs = self._open_outputs(settings, template, thermometer)
         assert self.rows is not None
         path = self._file(CHECKPOINT)
-        self._checkpoint = CheckpointFile(path, to_be_kept(settings), self.comm, outputs.positions, self.rows)
+        kept = to_be_kept(settings)
+        self._checkpoint = CheckpointFile(path, kept, self._inputs, self.comm, outputs.positions, self.rows)
         often = settings.checkpoint_cadence
         ends = () if often.is_never else (often.steps, self.n_steps)
         most = settings.max_temperature
