@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -74,8 +73,7 @@ META: dict[str, Any] = {
 
 def written(path: Path, arrays: dict[str, np.ndarray], meta: Any = META) -> Path:
     path.unlink(missing_ok=True)
-    meta = json.dumps(meta, default=lambda array: array.tolist())
-    write_whole(path, meta=np.array(meta), **arrays)
+    write_whole(path, meta, **arrays)
     return path
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from ase.build import bulk
 
+from mdrun.npz import checksum
 from tests.cli.launcher import call
 from tests.systems import DATA, pfcc
 
@@ -101,8 +102,6 @@ def test_a_file_of_the_model_that_is_gone_or_back_and_the_same_content_elsewhere
 
 
 def test_a_checkpoint_that_does_not_tell_of_the_model_s_files_is_of_another_format(tmp_path):
-    from mdrun.run.checkpoint import checksum
-
     ase.io.write(tmp_path / "atoms.xyz", pfcc(3, 3, 3))
     call("simulate", "atoms.xyz", "--steps", 2, "--out", "run", cwd=tmp_path).expect(0)
     path = tmp_path / "run/checkpoint.npz"
