@@ -17,8 +17,8 @@ from mdrun.errors import OutputError, SimulationError
 from mdrun.integrate.nvt import Langevin
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.run.averages import Rows
+from mdrun.run.changes import settings_of
 from mdrun.run.checkpoint import FORMAT, CheckpointFile, write_whole
-from mdrun.run.resume import settings_of
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Observer, Simulation, run, start
 from mdrun.run.thermo import Thermometer
@@ -49,7 +49,7 @@ def mixture() -> Atoms:
 
 def checkpoint_file(path: Path | None) -> CheckpointFile:
     comm = Comm()
-    return CheckpointFile(path, SETTINGS, comm, lambda: {"thermo.csv": 12}, Rows(Thermometer(comm)))
+    return CheckpointFile(path, SETTINGS, {}, comm, lambda: {"thermo.csv": 12}, Rows(Thermometer(comm)))
 
 
 def observed(path: Path | None, every: int) -> Observer:
@@ -175,8 +175,8 @@ def test_a_bad_state_is_not_kept(path):  # A-58
 
 
 def test_a_write_that_fails_leaves_what_was_there(path, monkeypatch):
-    write_whole(path, step=np.array(1))
-    write_whole(path, step=np.array(2))
+    write_whole(path, {}, step=np.array(1))
+    write_whole(path, {}, step=np.array(2))
     whole = np.savez
 
     def break_off(file, **arrays):
@@ -185,11 +185,11 @@ def test_a_write_that_fails_leaves_what_was_there(path, monkeypatch):  # A-43
 
     monkeypatch.setattr(np, "savez", break_off)
     with pytest.raises(OutputError, match=r"checkpoint.npz can't be written: No space"):
-        write_whole(path, step=np.array(3))
+        write_whole(path, {}, step=np.array(3))
     monkeypatch.setattr(np, "savez", whole)
     assert {p.name for p in path.parent.iterdir()} == {"checkpoint.npz", "checkpoint.previous.npz"}
     assert (load(path)["step"], load(path.with_suffix(".previous.npz"))["step"]) == (2, 1)
-    write_whole(path, step=np.array(4))
+    write_whole(path, {}, step=np.array(4))
     assert (load(path)["step"], load(path.with_suffix(".previous.npz"))["step"]) == (4, 2)
 
 
@@ -198,8 +198,8 @@ def test_the_name_is_taken_only_after_the_bytes_are_on_the_disk(path, monkeypatc
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), fsync(fd))[1])
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append(Path(b).name), replace(a, b))[1])
-    write_whole(path, step=np.array(1))
-    write_whole(path, step=np.array(2))
+    write_whole(path, {}, step=np.array(1))
+    write_whole(path, {}, step=np.array(2))
     first, second = (
         ["fsync", "checkpoint.npz", "fsync"],
         ["fsync", "checkpoint.previous.npz", "checkpoint.npz", "fsync"],
@@ -209,5 +209,5 @@ def test_the_name_is_taken_only_after_the_bytes_are_on_the_disk(path, monkeypatc
 
 def test_objects_that_would_need_pickle_are_not_written(path):
     with pytest.raises(ValueError, match=r"[Oo]bject arrays"):
-        write_whole(path, anything=np.array([{}], dtype=object))
+        write_whole(path, {}, anything=np.array([{}], dtype=object))
     assert not list(path.parent.iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,12 @@ from mdrun.integrate import kept
 from mdrun.integrate.base import Integrator
 from mdrun.run import simulation
 from mdrun.run.averages import Rows
+from mdrun.run.changes import as_it_was, refuse_changes
 from mdrun.run.checkpoint import FORMAT, DamagedCheckpoint, put_back, read_checkpoint, write_whole
 from mdrun.run.checkpoint_contents import N_FIGURES
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.history import MOST_STARTS, MOST_TEXT, Ending, Start
-from mdrun.run.resume import as_it_was, newest_checkpoint, refuse_changes, take_up
+from mdrun.run.resume import newest_checkpoint, take_up
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
@@ -72,15 +72,14 @@ STARTS = (
 )  # fmt: skip
 META: dict[str, Any] = {
     "format": FORMAT, "step": 40, "settings": asdict(SETTINGS), "outputs": {"thermo.csv": 100},
-    "history": [asdict(start) for start in STARTS],
+    "history": [asdict(start) for start in STARTS], "inputs": {"/a.eam": "0" * 64},
     "origin": {"step": 10, "time_ps": 0.02}, "variables": kept.variables(integrator_of(first_state())),
 }  # fmt: skip
 
 
 def written(path: Path, arrays: dict[str, np.ndarray], meta: Any = META) -> Path:
     path.unlink(missing_ok=True)
-    meta = json.dumps(meta, default=lambda array: array.tolist())
-    write_whole(path, meta=np.array(meta), **arrays)
+    write_whole(path, meta, **arrays)
     return path
 
 
@@ -135,7 +134,7 @@ CHANGES = st.lists(
 META_CHANGES = st.lists(
     st.tuples(
         st.sampled_from([*META, *(f"settings.{name}" for name in META["settings"]), "settings.odd",
-                         "outputs.thermo.csv", "origin.step", "origin.time_ps",
+                         "outputs.thermo.csv", "inputs./a.eam", "origin.step", "origin.time_ps",
                          *(f"history.{f.name}" for f in fields(Start)),
                          *(f"history.before.{f.name}" for f in fields(Ending)),
                          *(f"variables.{name}" for name in META["variables"])]),

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mdrun.potentials.registry import load_model, with_absolute_paths
+from mdrun.potentials.named_files import digests_of, with_absolute_paths
+from mdrun.potentials.registry import load_model
 from tests.mutations import feed, feed_files, hostile, mutations, texts
 
 SETFL = "a\nb\nc\n1 Cu\n6 0.1 6 1.0 5.0\n29 63.546 3.615 fcc\n" + "0.0 0.1 0.2 0.3 0.4 0.5\n" * 2 + "6 5 4 3 2 1\n"
@@ -75,6 +76,7 @@ def test_a_hostile_model_string_is_loaded_or_refused(number, n_inputs, tmp_path,
     monkeypatch.chdir(tmp_path)
 
     def read(spec: str) -> None:
+        digests_of(with_absolute_paths(spec))
         load_model(spec, (number,))
         load_model(with_absolute_paths(spec), (number,))
 

@@ -20,7 +20,7 @@ N_NUMBERS = 200_000  # 1.6 MB: a write takes some milliseconds
 def write_for_ever(path: Path, first: int, told: int) -> None:
     """Checkpoint after checkpoint; a byte goes out for each that is there."""
     for step in range(first, 1 << 30):
-        write_whole(path, step=np.array(step), numbers=np.full(N_NUMBERS, float(step)))
+        write_whole(path, {}, step=np.array(step), numbers=np.full(N_NUMBERS, float(step)))
         os.write(told, b".")
 
 

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "mdrun"
 MOST_LINES = 500
 # From the ground up; a line may import its own and those above it in this list.
 LAYERS = (
-    "mdrun errors units clock exchanges launch cache",
+    "mdrun errors units clock exchanges launch cache digests npz",
     "cell philox noise state vectors lanes late lookup buffers compiler",
     "mailbox last_words comm",
     "decompose neighbors backends neighborhood domain",

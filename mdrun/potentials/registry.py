@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import itertools
 import os
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +26,8 @@ from mdrun.potentials.buckingham import BUCKINGHAM
 from mdrun.potentials.catalogue import IN_PACKAGES, machine_learned
 from mdrun.potentials.graph_model import GraphModel, is_energy_model
 from mdrun.potentials.morse import MORSE
+from mdrun.potentials.named_files import SCRIPT
+from mdrun.potentials.named_files import terms_of as words_of
 from mdrun.potentials.precision import DOUBLE, PRECISIONS
 from mdrun.potentials.yukawa import YUKAWA
 
@@ -92,7 +93,6 @@ LOADERS: dict[str, Loader] = {
 }
 
 PLUG_INS = "mdrun.models"  # the group of entry points in which packages register theirs
-SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 EMT_METALS = frozenset({"Al", "Cu", "Ag", "Au", "Ni", "Pd", "Pt"})
 
 
@@ -169,13 +169,13 @@ def load_model(spec: str, numbers: tuple[int, ...], precision: str = "double", b
         UnknownSpecies: the model lacks a species.
         NoTorchPath: it has none, and ``backend`` is torch.
     """
-    terms = [_load_term(term, numbers) for term in _terms(spec)]
+    terms = [_load_term(term, numbers) for term in words_of(spec)]
     if backend == "torch":
         from mdrun.potentials.torch_models import on_torch
 
         is_ours = [
             SCRIPT.fullmatch(text) is None and not runs_torch(term)
-            for term, text in zip(terms, _terms(spec), strict=True)
+            for term, text in zip(terms, words_of(spec), strict=True)
         ]
         terms = [on_torch(term) if ours else term for term, ours in zip(terms, is_ours, strict=True)]
     for term in terms:
@@ -235,25 +235,6 @@ def runs_torch(model: ForceModel) -> bool:
     return any(getattr(term, "runs_torch", False) for term in terms_of(model))
 
 
-def with_absolute_paths(spec: str) -> str:
-    """The same models, from whatever directory they are loaded."""
-    return " + ".join(_with_absolute_path(term) for term in _terms(spec))
-
-
-def _with_absolute_path(term: str) -> str:
-    script = SCRIPT.fullmatch(term)
-    name, colon, rest = ("", "", term) if script else term.partition(":")
-    if name == "ase":
-        return re.sub(r"(?<=,toml=)[^,]+", lambda file: os.path.abspath(file.group()), term)
-    file = script.group(1) if script else rest.partition(",")[0]
-    if name in IN_PACKAGES and not Path(file).is_file():  # weights that the package knows by name
-        return term
-    absolute = os.path.abspath(file)
-    if not file or "=" in file or re.search(r"[,=]|\s\+\s", absolute):  # no file, or a name that would not come back
-        return term
-    return f"{name}{colon}{absolute}{rest[len(file) :]}"
-
-
 def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
     """Weights that a package keeps as a pickle may run any code when they are loaded: only with the user's leave.
 
@@ -262,7 +243,7 @@ def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
     """
     if is_trusted:
         return
-    for term in _terms(spec):
+    for term in words_of(spec):
         name, _, rest = term.partition(":")
         file = rest.partition(",")[0]
         is_file = Path(file).exists()  # it comes before a name
@@ -271,10 +252,6 @@ def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
                 f"model {term}: {file} is a pickle, and to load one is to run whatever code is in it. If you trust "
                 "whoever made the file, add --trust-model (trust_model = true in a configuration)."
             )
-
-
-def _terms(spec: str) -> list[str]:
-    return [term.strip() for term in re.split(r"\s\+\s", spec)]
 
 
 def _load_term(spec: str, numbers: tuple[int, ...]) -> ForceModel:

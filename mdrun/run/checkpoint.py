@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
@@ -15,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from mdrun import npz
 from mdrun.clock import CLOCK, SECTIONS
 from mdrun.comm import Comm
 from mdrun.domain import THEN, DomainCounts
 from mdrun.errors import InputError
 from mdrun.integrate import kept
+from mdrun.npz import Damaged as DamagedCheckpoint
 from mdrun.run.averages import Rows
 from mdrun.run.checkpoint_contents import Wrong, check_arrays, check_meta
 from mdrun.run.directory import DAMAGED_CHECKPOINT, writing
@@ -34,10 +32,6 @@ FORMAT = 4
 BY_ATOM = (*FIELDS, Field(THEN, (3,), torch.float64))
 
 
-class DamagedCheckpoint(InputError):
-    """Not a whole checkpoint: cut off, changed, or something else."""
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """What was read from a file.
@@ -46,6 +40,7 @@ class Checkpoint:
         step: that it was written after.
         origin: of the times up to there.
         settings: the options of the run that wrote it, by name.
+        inputs: what was in each file that its model names, by path.
         outputs: by file name, how far each was written.
         variables: the integrator's, see ``mdrun.integrate.kept``.
         arrays: ``BY_ATOM`` in the order of ids, and those of ``CheckpointFile``.
@@ -55,6 +50,7 @@ class Checkpoint:
     step: int
     origin: Origin
     settings: dict[str, Any]
+    inputs: dict[str, str]
     outputs: dict[str, int]
     variables: dict[str, list]
     arrays: dict[str, np.ndarray]
@@ -86,6 +82,7 @@ class CheckpointFile:
         self,
         path: Path | None,
         settings: Settings,
+        inputs: Mapping[str, str],
         comm: Comm,
         outputs: Callable[[], Mapping[str, int]],
         rows: Rows,
@@ -94,10 +91,12 @@ class CheckpointFile:
         """
         Args:
             path: None on ranks that don't write.
+            inputs: as a ``Checkpoint`` has them.
             outputs: tells how far each file that grows was written and safe, by name.
         """
         self._path = path
         self._settings = settings
+        self._inputs = inputs
         self._comm = comm
         self._outputs = outputs
         self._rows = rows
@@ -118,16 +117,17 @@ class CheckpointFile:
             "step": sim.step,
             "origin": asdict(sim.origin),
             "settings": asdict(self._settings),
+            "inputs": dict(self._inputs),
             "outputs": dict(self._outputs()),
             "variables": kept.variables(sim.integrator),
             "history": [asdict(start) for start in self._history],
         }
         write_whole(
             self._path,
+            meta,
             cell=sim.state.cell.numpy(),
             pbc=np.array(sim.state.pbc),
             numbers=np.array(sim.state.numbers),
-            meta=np.array(json.dumps(meta)),
             **arrays,
             **{name: values.numpy() for name, values in atoms.items()},
         )
@@ -168,8 +168,8 @@ def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows) -> None:
         CLOCK.seconds.update(zip(SECTIONS, figures[len(names) + 1 :], strict=True))
 
 
-def write_whole(path: Path, **arrays: np.ndarray) -> None:
-    """Write an npz beside ``path``, force it to the disk, and only then let it take the name.
+def write_whole(path: Path, meta: Any, **arrays: np.ndarray) -> None:
+    """Write an npz, see ``mdrun.npz``, beside ``path``, force it to the disk, and only then let it take the name.
 
     The file that had the name becomes the previous generation. Of the two, one is whole at any moment, after a loss of
     power too; what a process killed meanwhile leaves is in nobody's way, and goes when the directory is next claimed.
@@ -180,10 +180,7 @@ def write_whole(path: Path, **arrays: np.ndarray) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with writing(path):
         try:
-            with partial.open("wb") as file:
-                np.savez(file, allow_pickle=False, checksum=np.array(checksum(arrays)), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
+            npz.write(partial, meta, arrays)
             if path.exists():
                 os.replace(path, path.with_suffix(f".previous{path.suffix}"))
             os.replace(partial, path)
@@ -212,18 +209,6 @@ def _sync_names(directory: Path) -> None:
         os.close(file)
 
 
-def checksum(arrays: Mapping[str, np.ndarray]) -> str:
-    """BLAKE2b of names, types, shapes and bytes."""
-    digest = hashlib.blake2b(digest_size=32)
-    for name in sorted(arrays):
-        values = np.ascontiguousarray(arrays[name])
-        if values.dtype.hasobject:
-            raise ValueError(f"Object arrays need pickle: {name} is one")
-        digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
-        digest.update(values.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
-
-
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read as untrusted: what it gives can be gone on with, whoever wrote it.
 
@@ -231,14 +216,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         DamagedCheckpoint: the file is not there, or no whole checkpoint.
         InputError: it is one of another version.
     """
-    try:
-        arrays = _read_arrays(path)
-        told = str(arrays.pop("checksum"))
-        meta = json.loads(str(arrays["meta"])) if checksum(arrays) == told else None
-    except Exception as error:  # of zipfile, NumPy and json, each of which has many
-        raise DamagedCheckpoint(f"{path} is no whole checkpoint: {_in_one_line(error)}.") from error
-    if meta is None:
-        raise DamagedCheckpoint(f"{path} is damaged: its checksum does not fit what is in it.")
+    meta, arrays = npz.read(path, "checkpoint")
     if isinstance(meta, dict) and meta.get("format") != FORMAT:
         written_in = str(meta.get("format"))[:40]
         raise InputError(f"{path} is a checkpoint of format {written_in}; this mdrun reads {FORMAT}.")
@@ -248,31 +226,5 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except Wrong as error:
         raise DamagedCheckpoint(f"{path} is no checkpoint to go on from: {error}.") from error
     origin = Origin(**meta["origin"])
-    history = starts_of(meta["history"])
-    return Checkpoint(meta["step"], origin, meta["settings"], meta["outputs"], meta["variables"], arrays, history)
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All members, together no larger than the file itself: members are stored, never packed."""
-    size = path.stat().st_size
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if sum(member.file_size for member in members) > size or any(member.compress_type for member in members):
-            raise ValueError("its members are packed or larger than itself")
-    with np.load(path, allow_pickle=False) as file:
-        for name in file.files:
-            with file.zip.open(f"{name}.npy") as member:
-                _refuse_large(member, size, name)
-        return {name: file[name] for name in file.files}
-
-
-def _refuse_large(member: Any, size: int, name: str) -> None:
-    version = np.lib.format.read_magic(member)
-    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = reader(member)
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"{name} is of type {dtype} and shape {shape}")
+    named = {name: meta[name] for name in ("step", "settings", "inputs", "outputs", "variables")}
+    return Checkpoint(origin=origin, arrays=arrays, history=starts_of(meta["history"]), **named)

@@ -54,6 +54,11 @@ def check_meta(meta: Any) -> None:
         starts_of(meta.get("history"))
     except ValueError as error:
         raise Wrong(str(error)) from error
+    inputs = meta.get("inputs")
+    _demand(
+        isinstance(inputs, dict) and all(isinstance(digest, str) for digest in inputs.values()),
+        "what was in the model's files is no text",
+    )
 
 
 def _check_origin(origin: Any, step: int) -> None:

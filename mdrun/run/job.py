@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.run.averages import Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
+from mdrun.run.changes import as_it_was, origin_of, refuse_changes, to_be_kept
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import open_backend
 from mdrun.run.directory import (
@@ -37,7 +38,7 @@ from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.progress import Progress
 from mdrun.run.pulse import Pulse
 from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all
-from mdrun.run.resume import Past, as_it_was, empty_then, find_past, origin_of, refuse_changes, take_up, to_be_kept
+from mdrun.run.resume import Past, empty_then, find_past, take_up
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_model, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
@@ -77,6 +78,7 @@ class Job(Witness):
         self.rows: Rows | None = None  # of what is averaged, where averages have a meaning
         self._atoms: Structure | None = None  # on the rank that writes
         self.progress = Progress(comm.size)
+        self._inputs: Mapping[str, str] = {}  # what was in the files that the model names
         self._changes: list[str] = []  # to what a run that goes on was, in words
 
     def execute(self) -> Outcome:
@@ -111,6 +113,7 @@ class Job(Witness):
             if checkpoint is not None:
                 empty_then(state)
         self.progress.n_atoms, self.progress.n_steps = shared.n_atoms, shared.n_steps
+        self._inputs = shared.inputs
         self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
@@ -161,7 +164,11 @@ class Job(Witness):
         past = find_past(self.settings) if self.settings.resume else None
         if past is not None:
             self.directory = past.directory
-            self.settings = as_it_was(self.settings, past.checkpoint)
+            self.settings = settings = as_it_was(self.settings, past.checkpoint)
+            allowed = (settings.allow_changes or "").replace("-", "_").split(",")
+            changes = refuse_changes(settings, past.checkpoint, allowed)
+            self._changes = [*past.notes[: past.is_fallback], *changes]
+            past = replace(past, notes=(*past.notes, *changes))
         return past
 
     def _read(self) -> tuple[Shared, State, Structure]:
@@ -169,13 +176,9 @@ class Job(Witness):
 
     def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
         """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
-        settings = shared.settings
-        allowed = (settings.allow_changes or "").replace("-", "_").split(",")
-        changes = refuse_changes(settings, past.checkpoint, allowed)
-        self._changes = [*past.notes[: past.is_fallback], *changes]
-        take_up(state, past.checkpoint, settings.structure)
-        origin = origin_of(settings, past.checkpoint)
-        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)
+        take_up(state, past.checkpoint, shared.settings.structure)
+        origin = origin_of(shared.settings, past.checkpoint)
+        return replace(shared, velocities="from the checkpoint", notes=past.notes, origin=origin)
 
     def _history(self, directory: RunDirectory, past: Past | None) -> tuple[Start, ...]:
         """All starts of the run in a directory, this one included."""
@@ -231,7 +234,7 @@ class Job(Witness):
         assert self.rows is not None
         path = self._file(CHECKPOINT)
         kept, history = to_be_kept(settings), self.progress.history
-        self._checkpoint = CheckpointFile(path, kept, self.comm, outputs.positions, self.rows, history)
+        self._checkpoint = CheckpointFile(path, kept, self._inputs, self.comm, outputs.positions, self.rows, history)
         often = settings.checkpoint_cadence
         ends = () if often.is_never else (often.steps, self.progress.n_steps)
         most = settings.max_temperature

@@ -1,36 +1,24 @@
-"""Going on from a checkpoint: which one, whether the run that is asked for is still the same, what every rank gets."""
+"""Going on from a checkpoint: which one, whether its structure is still the same, what every rank gets."""
 
 from __future__ import annotations
 
-import os
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from mdrun import units
 from mdrun.domain import THEN
 from mdrun.errors import EXIT_UNPHYSICAL, InputError
-from mdrun.potentials.registry import with_absolute_paths
 from mdrun.run.cadence import cadence
+from mdrun.run.changes import origin_of
 from mdrun.run.checkpoint import Checkpoint, DamagedCheckpoint, read_checkpoint
-from mdrun.run.checkpoint_contents import Wrong, checked_settings
 from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, RunDirectory, status_there
-from mdrun.run.origin import Origin
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
-
-# What may differ from the run that wrote the checkpoint: how long, where, how fast, how often told; not what is solved.
-FREE = {
-    "structure", "out", "overwrite", "resume", "allow_changes", "steps", "time", "ramp_steps", "device", "backend",
-    "threads", "skin", "check_every", "log_every", "trajectory_every", "checkpoint_every", "max_hours", "comm_timeout",
-    "max_temperature", "trust_model", "strategy", "compile",
-}  # fmt: skip
-LEFT_AS_IT_WAS = ("seed", "model", "precision")  # where they are not given
 
 
 @dataclass(frozen=True)
@@ -123,78 +111,6 @@ def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:
     if troubles:
         raise InputError(f"{' '.join(troubles)} Start afresh: --overwrite, or another --out.")
     return None
-
-
-def as_it_was(settings: Settings, checkpoint: Checkpoint) -> Settings:
-    """Settings with what was not given taken from the run that wrote the checkpoint."""
-    then = settings_of(checkpoint.settings)
-    changes = {name: getattr(then, name) for name in LEFT_AS_IT_WAS if getattr(settings, name) is None}
-    if settings.ramp_steps is None and settings.is_ramp:  # a ramp goes on at its pace, however long the run
-        changes["ramp_steps"] = then.ramp_steps or then.n_steps_from(checkpoint.origin)
-    return replace(settings, **changes)
-
-
-def origin_of(settings: Settings, checkpoint: Checkpoint) -> Origin:
-    """Of the times of the run that goes on: as it was, or the checkpoint's own step where the time step changes.
-
-    Raises:
-        InputError: the checkpoint's settings are none of this version.
-    """
-    then, was = settings_of(checkpoint.settings), checkpoint.origin
-    if settings.timestep == then.timestep:
-        return was
-    return Origin(checkpoint.step, was.time_at(checkpoint.step, then.timestep * units.FS))
-
-
-def settings_of(values: dict[str, Any]) -> Settings:
-    """Settings that a checkpoint keeps.
-
-    Raises:
-        InputError: they are none of this version.
-    """
-    names = {f.name for f in fields(Settings)}
-    if unknown := sorted(set(values) - names):
-        raise InputError(f"the checkpoint has options that this mdrun does not know: {', '.join(unknown)[:200]}.")
-    try:
-        return checked_settings(values)
-    except Wrong as error:
-        raise InputError(f"the checkpoint can't be gone on from: {error}.") from error
-
-
-def to_be_kept(settings: Settings) -> Settings:
-    """With paths that hold from any directory."""
-    return replace(
-        settings,
-        structure=os.path.abspath(settings.structure),
-        out=os.path.abspath(settings.directory),
-        model=None if settings.model is None else with_absolute_paths(settings.model),
-    )
-
-
-def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collection[str]) -> list[str]:
-    """Compare what is asked for with what was run; what changes and may, in words.
-
-    Raises:
-        InputError: something changes that nobody allowed.
-    """
-    now, then = to_be_kept(settings), settings_of(checkpoint.settings)
-    changes = {
-        f.name: f"--{f.name.replace('_', '-')} from {getattr(then, f.name)} to {getattr(now, f.name)}"
-        for f in fields(Settings)
-        if f.name not in FREE and getattr(now, f.name) != getattr(then, f.name)
-    }
-    if refused := {name: words for name, words in changes.items() if name not in allowed}:
-        raise InputError(
-            f"the run that goes on would not be the one that was stopped: {'; '.join(refused.values())}. Leave that as "
-            f"it was, or say --allow-changes {','.join(name.replace('_', '-') for name in refused)}."
-        )
-    n_steps = settings.n_steps_from(origin_of(settings, checkpoint))
-    if checkpoint.step > n_steps:
-        option = "--steps" if settings.time is None else "--time"
-        raise InputError(
-            f"{n_steps} steps are asked for in all, and the run has made {checkpoint.step}. Raise {option}."
-        )
-    return [f"changed at step {checkpoint.step}: {words}" for words in changes.values()]
 
 
 def take_up(state: State, checkpoint: Checkpoint, structure: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from mdrun.errors import InputError
 from mdrun.integrate.bonds import Bonds
 from mdrun.launch import keep_large_blocks
 from mdrun.potentials.base import ForceModel, UnknownSpecies
+from mdrun.potentials.named_files import digests_of, with_absolute_paths
 from mdrun.potentials.registry import (
     compile_terms,
     default_model,
@@ -51,6 +53,7 @@ class Shared:
         bonds: of fixed length, of the whole system.
         notes: things to tell the user once.
         origin: of the run's times.
+        inputs: what was in each file that the model names, by its path; see ``mdrun.potentials.named_files``.
     """
 
     settings: Settings
@@ -66,6 +69,7 @@ class Shared:
     bonds: Bonds
     velocities: str
     notes: tuple[str, ...]
+    inputs: Mapping[str, str]
     origin: Origin = FROM_ZERO
 
     @property
@@ -113,6 +117,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         notes.append(f"no --model: the species chose {settings.model}")
     assert settings.model is not None
     refuse_unasked_code(settings.model, settings.trust_model)
+    inputs = digests_of(with_absolute_paths(settings.model))
     try:
         settings, model, reasons = where_the_model_runs(settings, numbers)
     except UnknownSpecies as error:
@@ -148,6 +153,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         bonds=start.bonds,
         velocities=start.velocities,
         notes=tuple(notes),
+        inputs=inputs,
     )
     return shared, state, structure
 

@@ -18,7 +18,8 @@ from mdrun.errors import InputError
 from mdrun.potentials.adapters.packages import FORCED, needed
 from mdrun.potentials.base import UnknownSpecies
 from mdrun.potentials.catalogue import ENTRIES, serving
-from mdrun.potentials.registry import default_model, load_model, refuse_unasked_code, with_absolute_paths
+from mdrun.potentials.named_files import with_absolute_paths
+from mdrun.potentials.registry import default_model, load_model, refuse_unasked_code
 from tests.models.packages import one_copper, rocksalt, seeded_mace, slab
 from tests.systems import evaluate, species_of
 
