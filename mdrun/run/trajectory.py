@@ -96,8 +96,8 @@ class TrajectoryFile:
         self._info = dict(template.info)
         digits = parse_precision(precision, names)
         paths = [directory / name for name in names]
-        for path in paths:
-            if at is not None and path.name not in at and path.exists():
+        for path in paths:  # one without frames is what a start left that was killed
+            if at is not None and path.name not in at and path.exists() and path.stat().st_size > 0:
                 raise InputError(f"{path} is none of this run's trajectories, and would be written over. Move it away.")
         for path in paths:
             with writing(path):
