@@ -105,8 +105,8 @@ class Job(Witness):
                 self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
             self.progress.history = self._history(self.directory, past)
             self.directory.take_over()
-            with writing(self.directory.path / CONFIG):
-                write_config(to_be_kept(settings), self.directory.path / CONFIG)
+            if past is None:
+                self._write_config()
         shared, checkpoint, self.progress.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
         if state is None:
             state = empty_state(shared)
@@ -114,6 +114,8 @@ class Job(Witness):
                 empty_then(state)
         self.progress.n_atoms, self.progress.n_steps = shared.n_atoms, shared.n_steps
         self._inputs = shared.inputs
+        if checkpoint is not None:
+            self.progress.first_step = self.progress.kept_step = checkpoint.step
         self._write_status(RUNNING)
 
         backend = open_backend(shared.settings, self.looks_late)
@@ -156,8 +158,16 @@ class Job(Witness):
         if self.directory is None or self.directory.has_begun or step == self.progress.first_step:
             return
         self.directory.begin()
+        if past is not None and self.sim is not None and self.sim.step > self.progress.first_step:
+            self._write_config()
         if past is not None and past.is_fallback:
             put_damaged_away(self.directory.path / CHECKPOINT)
+
+    def _write_config(self) -> None:
+        """At once for a new run; for one that goes on once it has: killed before, it is to be the run that it was."""
+        assert self.directory is not None
+        with writing(self.directory.path / CONFIG):
+            write_config(to_be_kept(self.settings), self.directory.path / CONFIG)
 
     def _past(self) -> Past | None:
         """The run to go on with, where that was asked for and there is one; its directory is this run's from now on."""
@@ -201,7 +211,7 @@ class Job(Witness):
             start(sim)
             return thermometer(sim)
         assert self.rows is not None
-        self.progress.first_step = self.progress.kept_step = sim.step = checkpoint.step
+        sim.step = checkpoint.step
         go_on(sim, checkpoint.arrays)
         put_back(checkpoint, sim, self.rows)
         first = thermometer(sim)
@@ -218,8 +228,10 @@ class Job(Witness):
 
     def _pulse_of(self, settings: Settings) -> Pulse:
         seconds = settings.checkpoint_cadence.seconds
+        stop, tell, has_changed = self._file(STOP), self._tell_monitors, bool(self._changes)
+        # What changed is in no checkpoint before: killed, the run would be refused as not the one that was stopped.
         return Pulse(
-            self.comm, self.signals, self._file(STOP), settings.max_hours, self._keep, seconds, self._tell_monitors
+            self.comm, self.signals, stop, settings.max_hours, self._keep, seconds, tell, owes_checkpoint=has_changed
         )
 
     def _open_outputs(
@@ -303,7 +315,7 @@ class Job(Witness):
     ) -> None:
         if self.directory is None:
             return
-        step = self.sim.step if self.sim is not None else 0
+        step = max(self.sim.step if self.sim is not None else 0, self.progress.first_step)
         step = step if last_good_step is None else last_good_step
         time_ps, ending = self._time_at(step), (reason, exit_code)
         self.directory.write_status(self.progress.status(self.settings, state, step, time_ps, ending, outcome))

@@ -8,12 +8,12 @@ from typing import Any
 
 from mdrun.comm import Comm
 from mdrun.run.appending import check_place
-from mdrun.run.directory import RANKS, THERMO
+from mdrun.run.directory import RANKS, THERMO, writing
 from mdrun.run.ranks import RanksFile
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Observer
 from mdrun.run.thermo import ThermoFile, Thermometer
-from mdrun.run.trajectories.names import TEXTS, format_of
+from mdrun.run.trajectories.files import check_place_of
 from mdrun.run.trajectory import TrajectoryFile
 
 Columns = Mapping[str, Callable[[], float]]
@@ -44,9 +44,11 @@ class Outputs:
         """
         place = (at or {}).get
         if directory is not None and at is not None:  # all are looked at before any is cut
-            texts = [THERMO, RANKS, *(n for n in settings.trajectory if format_of(n, "--trajectory") in TEXTS)]
-            for name in (name for name in texts if name in at):
-                check_place(directory / name, at[name])
+            looks = {THERMO: check_place, RANKS: check_place, **dict.fromkeys(settings.trajectory, check_place_of)}
+            for name, look in looks.items():
+                if name in at:
+                    with writing(directory / name):
+                        look(directory / name, at[name])
         self.frames = TrajectoryFile(
             directory, template, comm, thermometer, settings.trajectory, selection=settings.trajectory_atoms,
             precision=settings.trajectory_precision, is_wrapped=settings.wrap, at=at,

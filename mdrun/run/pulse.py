@@ -40,6 +40,7 @@ class Pulse:
         checkpoint: Callable[[Simulation], None],
         checkpoint_s: float,
         tell: Callable[[Simulation], None],
+        owes_checkpoint: bool = False,
     ) -> None:
         """
         Args:
@@ -48,12 +49,14 @@ class Pulse:
             max_hours: from the start of this process on; the first rank's clock counts.
             checkpoint: called by all ranks where ``checkpoint_s`` seconds have passed since the last; 0 for never.
             tell: called by all ranks at each agreement.
+            owes_checkpoint: one is due after the first step; the first rank's word counts.
         """
         self._comm, self._signals, self._stop_file, self._max_hours = comm, signals, stop_file, max_hours
         self._checkpoint, self._checkpoint_s, self._tell = checkpoint, checkpoint_s, tell
         began = time.monotonic() - max(time.time() - psutil.Process().create_time(), 0.0)
         self._until = math.inf if max_hours is None else began + PART_OF_HOURS * 3600 * max_hours
         self._kept_at: float | None = None
+        self._owes_checkpoint = owes_checkpoint
         self._last_step, self._last_time = 0, 0.0
         self._every, self._next_step = 1, 0
         self.clear()
@@ -68,7 +71,7 @@ class Pulse:
             sim.stopping = self._words(wish)
         elif is_due:
             self._checkpoint(sim)
-            self._kept_at = time.monotonic()
+            self._kept_at, self._owes_checkpoint = time.monotonic(), False
         self._tell(sim)
         is_first = self._last_time == 0.0
         self._every = 1 if is_first else max(1, min(2 * self._every, int(BEAT_S / max(seconds, 1e-9))))
@@ -83,7 +86,8 @@ class Pulse:
 
     def _agree(self, now: float, seconds: float) -> tuple[float, bool, float]:
         """The reason to stop, whether a checkpoint is due, and the slowest rank's time for a step."""
-        is_due = self._comm.rank == 0 and 0 < self._checkpoint_s <= now - (self._kept_at or now)
+        is_late = 0 < self._checkpoint_s <= now - (self._kept_at or now)
+        is_due = self._comm.rank == 0 and (is_late or self._owes_checkpoint)
         mine = torch.tensor([self._wish(now), float(is_due), seconds], dtype=torch.float64)
         wish, due, slowest = self._comm.all_max(mine).tolist()
         return wish, due > 0, slowest

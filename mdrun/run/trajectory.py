@@ -16,7 +16,7 @@ from mdrun.run.simulation import Simulation
 from mdrun.run.thermo import Thermometer
 from mdrun.run.trajectories.files import open_writer
 from mdrun.run.trajectories.frames import Frame, Writer, move_mask, wrapped
-from mdrun.run.trajectories.names import parse_precision
+from mdrun.run.trajectories.names import format_of, parse_precision
 from mdrun.run.trajectories.writing import WritingThread
 from mdrun.state import FIELDS, Field
 from mdrun.structures.selection import select
@@ -96,10 +96,11 @@ class TrajectoryFile:
         self._info = dict(template.info)
         digits = parse_precision(precision, names)
         paths = [directory / name for name in names]
-        for path in paths:
-            if at is not None and path.name not in at and path.exists():
+        for path in paths:  # one without frames is what a start left that was killed
+            if at is not None and path.name not in at and path.exists() and path.stat().st_size > 0:
                 raise InputError(f"{path} is none of this run's trajectories, and would be written over. Move it away.")
-        for path in paths:
+        # Those first that are copied as they are cut back, where damage may show that no look at them could find.
+        for path in sorted(paths, key=lambda path: format_of(path, "--trajectory") != "h5md"):
             with writing(path):
                 self._writers[path] = open_writer(path, digits, is_wrapped, (at or {}).get(path.name))
         self._thread = WritingThread(self._writers)

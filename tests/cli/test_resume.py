@@ -329,3 +329,34 @@ def test_a_run_of_the_torch_backend_goes_on_with_the_other(folder, tmp_path):
     call("resume", "parts", "--steps", 40, "--device", "cpu", "--backend", "numba", cwd=tmp_path).expect(0)
     assert np.abs(arrays(tmp_path / "parts")["positions"] - arrays(tmp_path / "whole")["positions"]).max() < 1e-8
     assert steps_of(tmp_path / "parts") == steps_of(tmp_path / "whole")
+
+
+NAMES = ("thermo.csv", "ranks.csv", "a.extxyz", "a.traj", "a.h5md", "a.dump")
+
+
+def spoil(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    elif how == "head":
+        path.write_bytes(b"-" * 48 + content[48:])
+    else:
+        path.write_bytes(content[: len(content) // 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [*((name, "gone") for name in NAMES), *((name, "short") for name in NAMES), ("a.traj", "head"), ("a.h5md", "head")],
+)
+def test_a_file_that_is_refused_leaves_all_others_as_they_were(folder, tmp_path, name, how):
+    """All of them are to be cut back: the run made more than its checkpoint knows."""
+    names = [word for trajectory in NAMES[2:] for word in ("--trajectory", trajectory)]
+    words = (folder / "argon.xyz", *COMMON, *names, "--checkpoint-every", 10, "--out", "run")
+    call("simulate", *words, "--steps", 20, cwd=tmp_path).expect(0)
+    run = tmp_path / "run"
+    (run / "checkpoint.npz").unlink()  # left is that of step 10
+    spoil(run / name, how)
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    refused = call("resume", "run", "--steps", 30, cwd=tmp_path).expect(2)
+    assert name in refused.err
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before

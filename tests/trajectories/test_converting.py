@@ -200,3 +200,32 @@ def test_many_frames_take_no_more_memory_than_two(name, tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.parametrize("mass", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("target", KINDS)
+@pytest.mark.parametrize("source", ["t.dump", "t.extxyz"])
+def test_atoms_without_mass_that_move_are_refused_by_name_whatever_the_formats(tmp_path, source, target, mass):
+    dump = (
+        "ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n2\nITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\n"
+        f"ITEM: ATOMS id element mass x y z vx vy vz\n1 Ar 39.9 1 2 3 1 0 0\n2 Ar {mass} 4 5 6 0 0 2\n"
+    )
+    head = "2\nProperties=species:S:1:masses:R:1:pos:R:3:momenta:R:3\n"
+    extxyz = f"{head}Ar 39.9 1 2 3 1 0 0\nAr {mass} 4 5 6 0 0 2\n"
+    text = dump if source == "t.dump" else extxyz
+    (tmp_path / source).write_text(text)
+    new = tmp_path / f"new{Path(target).suffix}"
+    with pytest.raises(InputError, match=rf"atom 1 \(Ar\) in {tmp_path / source}, frame 0, has mass {mass:g}"):
+        convert(Conversion(tmp_path / source, new), lambda n: None)
+    assert not new.exists()
+
+
+@pytest.mark.parametrize("target", KINDS)
+def test_atoms_without_mass_that_are_not_said_to_move_are_converted(tmp_path, target):
+    (tmp_path / "t.dump").write_text(
+        "ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n2\nITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\n"
+        "ITEM: ATOMS id element mass x y z\n1 Ar 39.9 1 2 3\n2 Ar 0 4 5 6\n"
+    )
+    (found,) = converted(tmp_path / "t.dump", tmp_path / f"new{Path(target).suffix}")
+    assert "momenta" not in found.columns
+    assert found.columns["masses"].tolist() == [39.9, 0]

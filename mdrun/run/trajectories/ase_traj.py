@@ -72,36 +72,52 @@ def cut(path: Path, n: int) -> None:
     Raises:
         InputError: there are fewer, or it is no such file, which is left as it is.
     """
-    from ase.io.ulm import N1
-
     if n == 0:
         path.write_bytes(b"")
         return
-    if not path.exists():
-        raise too_short(path, 0, n, "frames")
+    check(path, n)
     with path.open("r+b") as file:
-        offsets = _offsets(file, path, n)
-        size = 1  # of the table of offsets that a file of n items has: it grows by N1 where it is full
-        while size < n:
-            size *= N1
-
-        def end_of(item: int) -> int:
-            end = int(offsets[item]) + 8 + _get(file, int(offsets[item]), 1)[0]
-            if not offsets[item] + 8 <= end <= os.fstat(file.fileno()).st_size:
-                raise _damaged(path, f"its frame {item} ends elsewhere")
-            return end
-
-        end = end_of(n - 1)
-        table = 48
-        if size > 1:  # it was put behind the item that had no place in the one before
-            table = -(-end_of(size // N1) // 8) * 8
-            end = max(end, table + 8 * size)
+        offsets, table, end = _layout(file, path, n)
         _put(file, 32, [n])  # from here on the rest is no part of the file, whatever happens
-        _put(file, table, [*offsets, *([0] * (size - n))])
+        _put(file, table, offsets)
         _put(file, 40, [table])
         file.truncate(end)
         file.flush()
         os.fsync(file.fileno())
+
+
+def check(path: Path, n: int) -> None:
+    """Refuse what ``cut`` would, with the file left as it is.
+
+    Raises:
+        InputError: there are fewer frames, or it is no such file.
+    """
+    if not path.exists():
+        raise too_short(path, 0, n, "frames")
+    with path.open("rb") as file:
+        _layout(file, path, n)
+
+
+def _layout(file: BinaryIO, path: Path, n: int) -> tuple[list[int], int, int]:
+    """Of a file of the first ``n`` items: its table of offsets, where that is, and where all ends."""
+    from ase.io.ulm import N1
+
+    offsets = _offsets(file, path, n)
+    size = 1  # of the table of offsets that a file of n items has: it grows by N1 where it is full
+    while size < n:
+        size *= N1
+
+    def end_of(item: int) -> int:
+        end = int(offsets[item]) + 8 + _get(file, int(offsets[item]), 1)[0]
+        if not offsets[item] + 8 <= end <= os.fstat(file.fileno()).st_size:
+            raise _damaged(path, f"its frame {item} ends elsewhere")
+        return end
+
+    end, table = end_of(n - 1), 48
+    if size > 1:  # it was put behind the item that had no place in the one before
+        table = -(-end_of(size // N1) // 8) * 8
+        end = max(end, table + 8 * size)
+    return [*offsets, *([0] * (size - n))], table, end
 
 
 def _offsets(file: BinaryIO, path: Path, n: int) -> list[int]:

@@ -5,10 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mdrun.run.trajectories.names import Precision, format_of
+from mdrun.run.appending import check_place
+from mdrun.run.trajectories.names import TEXTS, Precision, format_of
 
 if TYPE_CHECKING:
     from mdrun.run.trajectories.frames import Writer
+
+
+def check_place_of(path: Path, at: int) -> None:
+    """Whether a trajectory can be cut back to ``at``, with the file left as it is.
+
+    Raises:
+        InputError: it ends before, or is damaged.
+    """
+    kind = format_of(path, "--trajectory")
+    if kind in TEXTS:
+        check_place(path, at)
+    elif at and kind == "traj":
+        from mdrun.run.trajectories import ase_traj
+
+        ase_traj.check(path, at)
+    elif at:
+        from mdrun.run.trajectories import h5md
+
+        h5md.check(path, at)
 
 
 def open_writer(

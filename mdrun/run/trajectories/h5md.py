@@ -182,14 +182,9 @@ def cut(path: Path, n: int) -> None:
     """
     import h5py
 
-    if not path.exists() or path.stat().st_size == 0:
-        raise too_short(path, 0, n, "frames")
-    with open_h5md(path) as old, _refusing_damage(path):
-        steps = old[f"{GROUP}/position/step"]
-        if len(steps) < n:
-            raise too_short(path, len(steps), n, "frames")
-        series = series_of(old)
-        if len(steps) == n and all(len(s) == n for s in series.values()) and not was_left_open(path):
+    with _opened(path, n) as old, _refusing_damage(path):
+        series = [old[f"{GROUP}/position/step"], *series_of(old).values()]
+        if all(len(s) == n for s in series) and not was_left_open(path):
             return
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -200,6 +195,31 @@ def cut(path: Path, n: int) -> None:
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def check(path: Path, n: int) -> None:
+    """Refuse what ``cut`` would, as far as can be seen without copying, with the file left as it is.
+
+    Raises:
+        InputError: there are fewer frames, or it is no H5MD.
+    """
+    with _opened(path, n) as file, _refusing_damage(path):
+        for series in series_of(file).values():
+            if len(series) < n:
+                raise too_short(path, len(series), n, "frames")
+
+
+@contextmanager
+def _opened(path: Path, n: int) -> Iterator[h5py.File]:
+    """To be read; of ``n`` frames or more."""
+    if not path.exists() or path.stat().st_size == 0:
+        raise too_short(path, 0, n, "frames")
+    with open_h5md(path) as file:
+        with _refusing_damage(path):
+            n_frames = len(file[f"{GROUP}/position/step"])
+        if n_frames < n:
+            raise too_short(path, n_frames, n, "frames")
+        yield file
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from mdrun.errors import InputError
 from mdrun.run.trajectories.frames import Frame, move_mask
 from mdrun.run.trajectories.names import format_of
 from mdrun.structures import mobile_components
-from mdrun.structures.checks import check_numbers
+from mdrun.structures.checks import atom_name, check_numbers
 from mdrun.structures.extxyz import parts_of_extxyz
 from mdrun.structures.frame import Part, Place
 from mdrun.structures.h5md import parts_of_h5md
@@ -56,12 +56,25 @@ def _parts(path: Path, species: Sequence[str] | None) -> Iterator[Part]:
     return {"extxyz": parts_of_extxyz, "traj": parts_of_traj, "h5md": parts_of_h5md}[kind](str(path))
 
 
+def _refuse_massless_motion(atoms: Atoms, place: Place) -> None:
+    """Formats that keep velocities and those that keep momenta know each other's by the masses."""
+    if "momenta" not in atoms.arrays or "masses" not in atoms.arrays:
+        return
+    masses = atoms.arrays["masses"]
+    for i in np.flatnonzero(~((masses > 0) & (masses < np.inf)))[:1]:
+        raise InputError(
+            f"{atom_name(atoms, i)} in {place.clause} has mass {masses[i]:g}, with which no velocity goes. Give it a "
+            "mass above 0, or leave masses or velocities out of the file."
+        )
+
+
 def _frame(atoms: Atoms, number: int, path: Path) -> Frame:
     """A frame of ASE's; its number stands for the step where that is not told."""
     from ase.stress import voigt_6_to_full_3x3_stress
 
     place = Place(str(path), f"frame {number}")
     check_numbers(atoms, place)
+    _refuse_massless_motion(atoms, place)
     info, results = dict(atoms.info), dict(getattr(atoms.calc, "results", {}))
     columns = {name: values for name, values in atoms.arrays.items() if name != "numbers"}
     ids = np.arange(len(atoms))
