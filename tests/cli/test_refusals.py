@@ -187,7 +187,7 @@ def test_options_out_of_range(write, tmp_path, options, words):
         ("seed = " + "9" * 5000, ["not TOML"]),
         ("replicate = [1, 2]", ["replicate", "three"]),
         ("steps = ", ["not TOML"]),
-        ("timestep = nan", ["--timestep nan"]),
+        ("\ntimestep = nan", ["options.toml, line 2: timestep nan won't do"]),
     ],
 )
 def test_configurations_with_a_mistake(write, tmp_path, text, words):
