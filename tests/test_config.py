@@ -36,6 +36,7 @@ BAD = {
     "trajectory": [("['../a.traj']", ""), ("['a.dcd']", ""), ("['a.traj', 'a.traj']", "")],
     "trajectory_precision": [("'18'", ""), ("'float32'", "")],
     "checkpoint_every": [("-1", ""), ("'often'", ""), ("'0s'", "")],
+    "allow_changes": [("'timstep'", ""), ("'timestep,nonsense'", "")],
     "max_hours": [("0", "")],
     "comm_timeout": [("0", ""), ("nan", "")],
     "ensemble": [("'nvu'", ""), ("'nvt'", ""), ("'npt'", "temperature = 5\n")],
@@ -56,7 +57,7 @@ BAD = {
 }  # fmt: skip
 ANYTHING = {
     "format", "index", "species", "freeze", "constrain_bonds", "model", "trust_model", "out", "overwrite", "resume",
-    "allow_changes", "compile", "trajectory_atoms", "wrap",
+    "compile", "trajectory_atoms", "wrap",
 }  # fmt: skip
 CASES = [(name, value, others) for name, cases in BAD.items() for value, others in cases]
 OF_RELAX = [

@@ -166,7 +166,7 @@ def check_ensemble(settings: EnsembleOptions) -> None:
         raise InputError(f"--ensemble {s.ensemble} needs --temperature (K).")
     if thermostat_of(s) == "nose-hoover" and temperatures_of(s.temperature) == (0, 0):
         raise InputError(
-            "--thermostat nose-hoover can't hold --temperature 0 K. Use langevin, bussi or berendsen, or --ensemble nve."
+            "--thermostat nose-hoover can't hold --temperature 0 K. Use langevin, bussi or berendsen, or nve."
         )
     if has_barostat(s) and s.pressure is None:
         raise InputError(f"--ensemble {s.ensemble} needs --pressure (GPa); 0 is a pressure too.")

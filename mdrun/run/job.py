@@ -202,8 +202,7 @@ class Job(Witness):
     def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
         """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
         settings = shared.settings
-        allowed = (settings.allow_changes or "").replace("-", "_").split(",")
-        changes = refuse_changes(settings, past.checkpoint, allowed)
+        changes = refuse_changes(settings, past.checkpoint, settings.allowed_changes)
         take_up(state, past.checkpoint, settings.structure)
         origin = origin_of(settings, past.checkpoint)
         return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)

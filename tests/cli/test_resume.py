@@ -184,7 +184,7 @@ def test_what_is_solved_changes_only_where_that_is_allowed(folder, tmp_path):
     refused = call("resume", "run", "--steps", 20, "--model", model, cwd=tmp_path).expect(2)
     assert "--model from" in refused.err
     assert before == ((tmp_path / "run/thermo.csv").read_bytes(), (tmp_path / "run/config.toml").read_bytes())
-    allowed = ("--allow-changes", "timestep", "--timestep", 2)
+    allowed = ("--allow-changes", "model, timestep", "--timestep", 2)
     on = call("resume", "run", "--steps", 20, *allowed, cwd=tmp_path).expect(0)
     assert "changed at step 10: --timestep from 1.0 to 2.0" in on.out
 
