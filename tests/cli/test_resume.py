@@ -12,21 +12,13 @@ import ase.io
 import numpy as np
 import pytest
 from ase.build import bulk
-from ase.constraints import FixBondLengths
 
 from mdrun.run.trajectories.reading import read_frames
 from tests.cli.launcher import Ended, call, torchrun
 from tests.systems import pfcc
 
 ENSEMBLES = {
-    "nve": (),
     "langevin": ("--ensemble", "nvt", "--temperature", 40),
-    "andersen": ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "andersen", "--friction", 50),
-    "nose-hoover ramp": ("--ensemble", "nvt", "--temperature", "40:80", "--thermostat", "nose-hoover"),
-    "bussi": ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "bussi"),
-    "berendsen": ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "berendsen", "--zero-momentum-every", 3),
-    "npt mtk": ("--ensemble", "npt", "--temperature", 40, "--pressure", 0.1, "--box", "triclinic"),
-    "nph": ("--ensemble", "nph", "--pressure", 0.1, "--box", "xyz"),
     "npt stochastic": (
         "--ensemble", "npt", "--temperature", 40, "--pressure", 0.1, "--barostat", "stochastic", "--thermostat",
         "langevin", "--compressibility", 1,
@@ -35,7 +27,6 @@ ENSEMBLES = {
 COMMON = (
     "--init-temperature", 60, "--seed", 5, "--timestep", 4, "--log-every", 3, "--trajectory-every", 5, "--skin", 0.15,
 )  # fmt: skip
-LONG = 60
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +56,6 @@ def same(one: Path, other: Path) -> None:
         assert np.array_equal(values, second[name]), name
 
 
-@pytest.mark.parametrize("name", ENSEMBLES)
-def test_a_run_that_stopped_twice_ends_as_one_that_did_not_to_the_last_bit(folder, tmp_path, name):
-    words = (folder / "argon.xyz", *ENSEMBLES[name], *COMMON)
-    call("simulate", *words, "--steps", LONG, "--out", "whole", cwd=tmp_path).expect(0)
-    ramp = ("--ramp-steps", LONG) if "ramp" in name else ()
-    call("simulate", *words, *ramp, "--steps", 17, "--out", "parts", cwd=tmp_path).expect(0)
-    for steps in (34, LONG):
-        call("resume", "parts", "--steps", steps, cwd=tmp_path).expect(0)
-    same(tmp_path / "whole", tmp_path / "parts")
-
-
 @pytest.mark.parametrize("precision", ["double", "mixed"])
 def test_many_body_runs_go_on_to_the_last_bit(tmp_path, precision):
     ase.io.write(tmp_path / "silicon.xyz", bulk("Si", cubic=True) * 2)
@@ -87,18 +67,7 @@ def test_many_body_runs_go_on_to_the_last_bit(tmp_path, precision):
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
 
 
-def test_bonds_of_fixed_length_and_fixed_atoms_go_on_to_the_last_bit(tmp_path):
-    atoms = pfcc(3, 3, 3)
-    atoms.set_constraint(FixBondLengths([[i, i + 1] for i in range(10, 60, 2)]))
-    ase.io.write(tmp_path / "argon.traj", atoms)
-    words = ("argon.traj", *ENSEMBLES["langevin"], *COMMON, "--freeze", "3-5")
-    call("simulate", *words, "--steps", 60, "--out", "whole", cwd=tmp_path).expect(0)
-    call("simulate", *words, "--steps", 33, "--out", "parts", cwd=tmp_path).expect(0)
-    call("resume", "parts", "--steps", 60, cwd=tmp_path).expect(0)
-    same(tmp_path / "whole", tmp_path / "parts")
-
-
-@pytest.mark.parametrize("name", ["langevin", "npt stochastic"])
+@pytest.mark.parametrize("name", ENSEMBLES)
 def test_ranks_go_on_to_the_last_bit_and_other_numbers_of_them_nearly(folder, tmp_path, name):
     words = (folder / "argon.xyz", *ENSEMBLES[name], *COMMON)
     launch(2, "simulate", *words, "--steps", 40, "--out", "whole", cwd=tmp_path).expect(0)
