@@ -187,7 +187,7 @@ def test_time_goes_on_where_it_was_when_the_time_step_changes(folder, tmp_path):
     assert "step: 93 of 93 (100.0%), 0.1 ps" in call("status", "run", cwd=tmp_path).expect(0).out
 
 
-def test_another_structure_in_the_place_of_the_first_is_refused(tmp_path):
+def test_another_structure_in_the_place_of_the_first_is_refused(tmp_path):
     ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
     call("simulate", "argon.xyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
     ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 2))
@@ -201,7 +201,7 @@ def test_another_structure_in_the_place_of_the_first_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["half", "letter", "one byte", "missing"])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(folder, tmp_path, damage):
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(folder, tmp_path, damage):
     words = (folder / "argon.xyz", "--init-temperature", 40, "--seed", 3, "--log-every", 2, "--out", "run")
     call("simulate", *words, "--checkpoint-every", 4, "--steps", 8, cwd=tmp_path).expect(0)
     call("simulate", *words[:-1], "whole", "--steps", 12, cwd=tmp_path).expect(0)
@@ -264,7 +264,7 @@ def test_what_another_command_left_is_never_gone_on_with_nor_replaced_unasked(fo
     assert not (tmp_path / "argon.run/relaxed.extxyz").exists()
 
 
-def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, tmp_path):
+def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, tmp_path):
     call("simulate", folder / "argon.xyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
 
     class Marker:
