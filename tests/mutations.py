@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import re
 import resource
+import select
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,7 @@ from mdrun.errors import MOST_CHARACTERS, MdrunError
 
 FEW, MANY = 20, 1000
 CPU_SECONDS = 15  # for one input; a valid one takes milliseconds
+CHILD_SECONDS = 60  # likewise, by the clock: whatever hangs does so for ever
 SPARE_BYTES = 2 * 1024**3  # what one input may make a reader ask for beside what the process holds
 NUMBERS = [b"nan", b"inf", b"-inf", b"1e308", b"-1e308", b"1e-320", b"0", b"-0", b"-1", b"1", b"1.5", b"2147483648",
            b"9223372036854775807", b"99999999999999999999", b"9" * 5000, b"1e9", b"1000000000", b"1_0", b"0x10",
@@ -49,13 +52,53 @@ hostile = pytest.mark.parametrize(
 )
 
 
-def feed(read: Callable[[Any], object], inputs: st.SearchStrategy, n_inputs: int) -> None:
+def answers_or_refuses(read: Callable[[Any], object], one: Any) -> None:
+    """A reader returns, or says in one paragraph why not; it neither hangs nor asks for much memory."""
+    with limited():
+        try:
+            read(one)
+            return
+        except MdrunError as told:
+            message = str(told)
+    assert message
+    assert "MemoryError" not in message, message
+    assert len(message) <= MOST_CHARACTERS, message[:300]
+    assert message.isprintable(), repr(message)
+
+
+def answers_or_refuses_in_a_child(read: Callable[[Any], object], one: Any) -> None:
+    """The same for a reader that may sleep or spin in a library, where only a kill ends it; or may crash."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            answers_or_refuses(read, one)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    handle = os.pidfd_open(child)
+    try:
+        is_done = bool(select.select([handle], [], [], CHILD_SECONDS)[0])
+    finally:
+        os.close(handle)
+        if not is_done:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    assert is_done, f"more than {CHILD_SECONDS} s"
+    assert status == 0, f"ended with {os.waitstatus_to_exitcode(status)}"
+
+
+def feed(
+    read: Callable[[Any], object], inputs: st.SearchStrategy, n_inputs: int, judge: Callable = answers_or_refuses
+) -> None:
     """Give a reader that many inputs: each must be answered or refused, see ``answers_or_refuses``."""
 
     @how_often(n_inputs)
     @given(inputs)
     def each(one: Any) -> None:
-        answers_or_refuses(read, one)
+        judge(read, one)
 
     each()
 
@@ -152,20 +195,6 @@ def _stretch(draw: st.DrawFn, lines: list[bytes], at: int) -> None:
 
 CHANGES = [_flip, _cut, _insert, _replace(_NUMBER, NUMBERS), _replace(_NUMBER, NUMBERS), _replace(_WORD, WORDS),
            _lines(_double), _lines(_drop), _lines(_swap), _lines(_stretch)]  # fmt: skip
-
-
-def answers_or_refuses(read: Callable[[Any], object], one: Any) -> None:
-    """A reader returns, or says in one paragraph why not; it neither hangs nor asks for much memory."""
-    with limited():
-        try:
-            read(one)
-            return
-        except MdrunError as told:
-            message = str(told)
-    assert message
-    assert "MemoryError" not in message, message
-    assert len(message) <= MOST_CHARACTERS, message[:300]
-    assert message.isprintable(), repr(message)
 
 
 class Hang(BaseException):

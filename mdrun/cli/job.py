@@ -10,8 +10,8 @@ from typing import Any
 
 from mdrun.errors import InputError
 from mdrun.launch import launch_environment
-from mdrun.run.config import read_config
-from mdrun.run.settings import Settings, make_settings
+from mdrun.run.config import settings_from
+from mdrun.run.settings import Settings
 from mdrun.run.signals import Signals
 
 Load = Callable[[], tuple[Callable[..., Any], Callable[[int], Any]]]  # what makes a job, and a reporter for a rank
@@ -107,6 +107,6 @@ def _settings_or_mistake(
     try:
         if look is not None:
             look()
-        return make_settings(read_config(config, kind) if config else {}, given, kind)
+        return settings_from(config, given, kind)
     except InputError as mistake:
         return mistake

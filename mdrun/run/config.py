@@ -8,18 +8,71 @@ import re
 import tomllib
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mdrun.errors import InputError
-from mdrun.run.settings import Settings
+from mdrun.run.settings import Kind, Settings, make_settings
 
 MOST_BYTES = 1024**2
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
 
 
-def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
+FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+
+
+class Spot(NamedTuple):
+    """Where a file gives an option: its key as it is spelled there, and the line, from 1."""
+
+    key: str
+    line: int
+
+
+def settings_from(
+    config: Path | None,
+    flags: Mapping[str, Any],
+    kind: type[Kind] = Settings,  # type: ignore[assignment]
+) -> Kind:
+    """A command's settings; flags win over the file, the file over the defaults.
+
+    Raises:
+        InputError: of ``read_config``, or an option is out of range, with its line where it is the file's.
+    """
+    if config is None:
+        return make_settings({}, flags, kind)
+    spots: dict[str, Spot] = {}
+    options = read_config(config, kind, spots)
+    try:
+        return make_settings(options, flags, kind)
+    except InputError as error:
+        in_force = {name: spot for name, spot in spots.items() if name not in flags}
+        raise InputError(_as_in_the_file(str(error), config, in_force)) from error
+
+
+def _as_in_the_file(message: str, path: Path, spots: Mapping[str, Spot]) -> str:
+    """A message that names options as flags, with the file's lines and spelling for those that are in it."""
+    lines = set()
+
+    def spelled(flag: re.Match[str]) -> str:
+        spot = spots.get(flag[1].replace("-", "_"))
+        if spot is None:
+            return flag[0]
+        lines.add(spot.line)
+        return spot.key
+
+    message = FLAG.sub(spelled, message)
+    if not lines:
+        return message
+    *others, last = map(str, sorted(lines))
+    return f"{path}, line{'s ' + ', '.join(others) + ' and' if others else ''} {last}: {message}"
+
+
+def read_config(path: Path, kind: type[Settings] = Settings, spots: dict[str, Spot] | None = None) -> dict[str, Any]:
     """Options of a command from a TOML file whose keys are the flags' names, with - or _.
+
+    Args:
+        spots: filled with where the options are.
 
     Raises:
         InputError: the file can't be read, a key is unknown or there twice, a value is of the wrong type.
@@ -32,7 +85,8 @@ def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
     hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if name in kind.options()}
     options: dict[str, Any] = {}
     for key, value in raw.items():
-        name, place = key.replace("-", "_"), f"{path}, line {_line_of(key, text)}"
+        name, line = key.replace("-", "_"), _line_of(key, text)
+        place = f"{path}, line {line}"
         if name in getattr(kind, "flags_alone", ()):
             raise InputError(f"{place}: {key} is only a flag: give it as --{name.replace('_', '-')}.")
         if name not in hints:
@@ -43,6 +97,8 @@ def read_config(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
         if name in options:
             raise InputError(f"{place}: {key} is given twice, with - and with _. Keep one.")
         options[name] = _converted(place, key, value, hints[name])
+        if spots is not None:
+            spots[name] = Spot(key, line)
     return options
 
 

@@ -166,7 +166,7 @@ def check_ensemble(settings: EnsembleOptions) -> None:
         raise InputError(f"--ensemble {s.ensemble} needs --temperature (K).")
     if thermostat_of(s) == "nose-hoover" and temperatures_of(s.temperature) == (0, 0):
         raise InputError(
-            "--thermostat nose-hoover can't hold 0 K. Use langevin, bussi or berendsen, or --ensemble nve."
+            "--thermostat nose-hoover can't hold --temperature 0 K. Use langevin, bussi or berendsen, or nve."
         )
     if has_barostat(s) and s.pressure is None:
         raise InputError(f"--ensemble {s.ensemble} needs --pressure (GPa); 0 is a pressure too.")
@@ -237,7 +237,8 @@ def _refuse_unheld_components(s: EnsembleOptions) -> None:
         one, other = (pressures["xyz".index(axis)] for axis in s.couple)
         if one != other:
             raise InputError(
-                f"--pressure {s.pressure} differs between {s.couple[0]} and {s.couple[1]}, which are coupled."
+                f"--pressure {s.pressure} differs between {s.couple[0]} and {s.couple[1]}, which are coupled by "
+                f"--couple {s.couple}."
             )
 
 

@@ -175,8 +175,7 @@ class Job(Witness):
         if past is not None:
             self.directory = past.directory
             self.settings = settings = as_it_was(self.settings, past.checkpoint)
-            allowed = (settings.allow_changes or "").replace("-", "_").split(",")
-            changes = refuse_changes(settings, past.checkpoint, allowed)
+            changes = refuse_changes(settings, past.checkpoint, settings.allowed_changes)
             self._changes = [*past.notes[: past.is_fallback], *changes]
             past = replace(past, notes=(*past.notes, *changes))
         return past

@@ -15,6 +15,7 @@ import numpy as np
 
 from mdrun import units
 from mdrun.errors import InputError
+from mdrun.structures.damaged_hdf5 import as_closed, check_heaps
 from mdrun.structures.frame import Frame, Part, Place, asking_ase, constraints_of, missing_frame, several_frames
 
 if TYPE_CHECKING:
@@ -51,12 +52,9 @@ def open_h5md(path: str | os.PathLike[str]) -> h5py.File:
     import h5py
 
     try:
-        try:
-            file = h5py.File(path, "r")
-        except OSError:
-            if not was_left_open(path):  # of a file that was cut HDF5 would read for ever in this mode
-                raise
-            file = h5py.File(path, "r", swmr=True)
+        check_heaps(path)
+        # No lock: the run that writes the file would fail at one.
+        file = h5py.File(as_closed(path) or path, "r", locking=False)
     except OSError as error:
         raise InputError(f"{path} can't be read as H5MD: {str(error).rstrip('.')}.") from error
     try:
@@ -96,15 +94,6 @@ def _names_of(file: h5py.File) -> Iterator[str]:
         if hasattr(group, "keys"):
             yield from (f"{parent}/{name}" for name in group)
             yield from (f"{parent}/{name}/value" for name in group)
-
-
-def was_left_open(path: str | os.PathLike[str]) -> bool:
-    """Whether the superblock (versions 2 and 3) says that a process is writing, and nothing behind it was cut off."""
-    with open(path, "rb") as file:
-        head = file.read(36)
-        size = os.fstat(file.fileno()).st_size
-    is_marked = len(head) == 36 and head[:8] == b"\x89HDF\r\n\x1a\n" and head[8] in (2, 3) and head[11] != 0
-    return is_marked and size >= int.from_bytes(head[28:36], "little")
 
 
 def parts_of_h5md(path: str) -> Iterator[Part]:

@@ -41,7 +41,7 @@ def ends(folder) -> dict[str, Ended]:
     return {name: program.wait() for name, program in programs.items()}
 
 
-def test_a_pipe_gets_plain_lines(ends):
+def test_a_pipe_gets_plain_lines(ends):
     for ended in ends.values():
         text = ended.expect(0).out + ended.err
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)  # no escape, no carriage return
@@ -94,7 +94,7 @@ def test_a_configuration_is_read_in_any_locale(ends, folder):
     assert (folder / "again" / "thermo.csv").read_bytes() == (folder / "πλήρες" / "thermo.csv").read_bytes()
 
 
-def test_lines_come_while_it_runs_and_the_directory_is_held_until_it_ends(folder, tmp_path):
+def test_lines_come_while_it_runs_and_the_directory_is_held_until_it_ends(folder, tmp_path):
     out = tmp_path / "held.run"
     long = start("simulate", folder / "άτομα α.extxyz", "--steps", 100_000_000, "--log-every", 50, "--out", out)
     try:

@@ -164,6 +164,9 @@ def test_cells_that_no_barostat_can_move(write, tmp_path, pbc, options, words):
         (["--index", "3"], ["frame 3", "--index"]),
         (["--format", "nonsense"], ["nonsense"]),
         (["--species", "Ar"], ["--species"]),
+        (["--allow-changes", "timstep"], ["--allow-changes", "'timstep'", "did you mean timestep?"]),
+        (["--allow-changes", "timestep, constrain_bond"], ["'constrain-bond'", "did you mean constrain-bonds?"]),
+        (["--resume", "--allow-changes", "qqq"], ["'qqq' is no option of simulate", "there are", "trajectory-atoms"]),
         (["--config", "nowhere.toml"], ["nowhere.toml"]),
     ],
 )
@@ -187,7 +190,7 @@ def test_options_out_of_range(write, tmp_path, options, words):
         ("seed = " + "9" * 5000, ["not TOML"]),
         ("replicate = [1, 2]", ["replicate", "three"]),
         ("steps = ", ["not TOML"]),
-        ("timestep = nan", ["--timestep nan"]),
+        ("\ntimestep = nan", ["options.toml, line 2: timestep nan won't do"]),
     ],
 )
 def test_configurations_with_a_mistake(write, tmp_path, text, words):

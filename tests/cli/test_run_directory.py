@@ -136,7 +136,7 @@ def test_the_directory_alone_repeats_the_run(folder, tmp_path):
     assert kept | {"out": str(folder / "first")} == tomllib.loads(before.decode())
 
 
-def test_a_run_is_replaced_only_on_request_and_wholly(folder, tmp_path):
+def test_a_run_is_replaced_only_on_request_and_wholly(folder, tmp_path):
     words = ("simulate", folder / "argon.xyz", "--steps", 3, "--out", "a.run")
     call(*words, "--log-every", 1, "--checkpoint-every", 1, cwd=tmp_path).expect(0)
     (tmp_path / "a.run" / "notes.txt").write_text("mine")

@@ -97,7 +97,7 @@ def test_a_file_with_the_name_of_a_packages_weights_is_a_file(tmp_path, monkeypa
         refuse_unasked_code("sevennet:7net-0", False)
 
 
-def test_a_run_that_names_a_pickle_is_refused_before_it_is_opened(tmp_path):
+def test_a_run_that_names_a_pickle_is_refused_before_it_is_opened(tmp_path):
     from tests.cli.launcher import call
 
     marker, model = tmp_path / "ran", tmp_path / "evil.model"

@@ -16,7 +16,8 @@ from mdrun import __version__
 from mdrun.errors import InputError
 from mdrun.run.appending import too_short
 from mdrun.run.trajectories.frames import Frame
-from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of, was_left_open
+from mdrun.structures.damaged_hdf5 import as_closed
+from mdrun.structures.h5md import CONSTANTS, GROUP, VECTORS, open_h5md, series_of
 
 if TYPE_CHECKING:
     import h5py
@@ -30,7 +31,8 @@ class H5mdWriter:
 
     Between frames the file is closed: whoever opens it then finds it whole, and so does a kill. While one is added it
     is in HDF5's mode for a single writer (SWMR), in which what lies in the file is consistent at any moment; a file
-    that was left like that opens with ``swmr=True``, here too.
+    that was left like that opens with ``swmr=True``, here as ``mdrun.structures.damaged_hdf5`` has it. No lock is asked
+    for: somebody who reads the file meanwhile would end the run, and the run directory has one of its own.
     """
 
     def __init__(self, path: Path, dtype: str = "float64", at: int | None = None) -> None:
@@ -53,7 +55,7 @@ class H5mdWriter:
             self._create(frame, values)
         per_atom = [f"{GROUP}/{name}/value" for name in VECTORS]
         packed = {name: list(_packed(values[name])) for name in per_atom if name in values}
-        with h5py.File(self._path, "r+", libver="latest") as file:
+        with h5py.File(self._path, "r+", libver="latest", locking=False) as file:
             file.swmr_mode = True
             series = series_of(file)
             missing = [name for name in series if name not in values]
@@ -88,7 +90,7 @@ class H5mdWriter:
     def _create(self, frame: Frame, values: dict[str, Any]) -> None:
         import h5py
 
-        with h5py.File(self._path, "w", libver="latest") as file:
+        with h5py.File(self._path, "w", libver="latest", locking=False) as file:
             file.create_group("h5md").attrs["version"] = np.array([1, 1])
             file.create_group("h5md/author").attrs["name"] = os.environ.get("USER", "unknown")
             file.create_group("h5md/creator").attrs.update({"name": "mdrun", "version": __version__})
@@ -184,11 +186,12 @@ def cut(path: Path, n: int) -> None:
 
     with _opened(path, n) as old, _refusing_damage(path):
         series = [old[f"{GROUP}/position/step"], *series_of(old).values()]
-        if all(len(s) == n for s in series) and not was_left_open(path):
+        if all(len(s) == n for s in series) and as_closed(path) is None:
+            _read_what_is_written_to(old)
             return
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with h5py.File(partial, "w", libver="latest") as new:
+            with h5py.File(partial, "w", libver="latest", locking=False) as new:
                 _copy(old, new, n)
             with partial.open("rb") as file:
                 os.fsync(file.fileno())
@@ -220,6 +223,20 @@ def _opened(path: Path, n: int) -> Iterator[h5py.File]:
         if n_frames < n:
             raise too_short(path, n_frames, n, "frames")
         yield file
+
+
+def _read_what_is_written_to(file: h5py.File) -> None:
+    """What is damaged shows now, where HDF5 fails at it; in its mode for writing it would sleep for ever."""
+
+    def read(_: str, item: h5py.Group | h5py.Dataset) -> None:
+        dict(item.attrs)
+        if hasattr(item, "chunks") and item.chunks:
+            item.id.get_num_chunks()
+            if item.chunks[0] > 1 and len(item) % item.chunks[0]:
+                _ = item[-1]
+
+    dict(file.attrs)
+    file.visititems(read)
 
 
 @contextmanager
