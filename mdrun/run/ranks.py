@@ -108,10 +108,10 @@ def figures_of_all(sim: Simulation) -> list[RankFigures]:
 
 @dataclass(frozen=True)
 class ExchangeFigures:
-    """What one of the exchanges between a model's layers cost a rank, with its adjoint.
+    """What one of the exchanges that a model asks for cost a rank, with its adjoint.
 
     Attributes:
-        exchange: ``layer N``, what the N-th layer asked of other ranks, or ``forces``.
+        exchange: its name, as the model gave it, ``exchange N``, or ``forces``: those on ghosts.
         bytes_per_step: sent to other ranks.
         seconds: of the loop, the wait for other ranks included.
     """
@@ -127,7 +127,7 @@ def exchanges_of_all(sim: Simulation, n_steps: int) -> list[ExchangeFigures]:
 
     ``n_steps``: that this process made, which is what the tallies are of.
     """
-    names, steps = sorted(EXCHANGES.tallies), max(n_steps, 1)
+    names, steps = list(EXCHANGES.tallies), max(n_steps, 1)  # every rank asks in the same order
     mine = [[EXCHANGES.tallies[n].bytes / steps, EXCHANGES.tallies[n].seconds] for n in names]
     everyone = sim.domain.comm.all_gather(torch.tensor(mine, dtype=torch.float64).reshape(-1, 2)).tolist()
     by_name = [(name, rank, *row[i]) for i, name in enumerate(names) for rank, row in enumerate(everyone)]

@@ -36,16 +36,16 @@ class GatherPolicy(HaloPolicy):
     def owned(self, x: Tensor, meta: HaloMeta) -> Tensor:
         return x if len(x) == meta.n_owned else x[self._owned]
 
-    def refresh(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return self._ordered(super().refresh(x, context))
+    def refresh(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
+        return self._ordered(super().refresh(x, context, name))
 
-    def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
+    def folded(self, x: Tensor, context: DistributedContext, name: str) -> Tensor:
         if self._own_first is not None and len(x) == len(self._own_first):
             x = x.index_select(0, self._own_first)
-        return super().fold(x, context)
+        return super().folded(x, context, name)
 
-    def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return self._ordered(super().scatter(x, context))
+    def scatter(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
+        return self._ordered(super().scatter(x, context, name))
 
     def _ordered(self, own_first: Tensor) -> Tensor:
         return own_first if self._order is None else own_first.index_select(0, self._order)
