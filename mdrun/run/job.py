@@ -34,6 +34,7 @@ from mdrun.run.ranks import (
     balance,
     exchanges_of_all,
     figures_of_all,
+    notes_of_wide_halo,
     peak_memory_bytes,
 )
 from mdrun.run.resume import Past, as_it_was, empty_then, find_past, origin_of, refuse_changes, take_up, to_be_kept
@@ -166,8 +167,9 @@ class Job(Witness):
                 sim.observers = [settle, *looks, Observer(1, self._pulse, False)]
 
             first = self._begin(sim, checkpoint, thermometer, watch)
+            told = replace(shared, notes=(*shared.notes, *notes_of_wide_halo(sim, shared.n_atoms)))
             if is_writer:
-                self.listener.started(shared, sim, shared.settings.directory, self.n_threads)
+                self.listener.started(told, sim, shared.settings.directory, self.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
             self._settle(self._first_step + 1, past)
         if is_writer:

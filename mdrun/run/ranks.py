@@ -134,6 +134,25 @@ def exchanges_of_all(sim: Simulation, n_steps: int) -> list[ExchangeFigures]:
     return [ExchangeFigures(*figures) for figures in by_name] if sim.domain.comm.size > 1 else []
 
 
+FAR_MORE = 3.0  # rows for each atom, of which a wide halo tells
+
+
+def notes_of_wide_halo(sim: Simulation, n_atoms: int) -> list[str]:
+    """What to tell where ranks compute far more rows than there are atoms; a collective."""
+    domain = sim.domain
+    if domain.ghost_reach <= domain.cutoff:
+        return []
+    rows = domain.comm.all_gather(torch.tensor([float(domain.n_padded)], dtype=torch.float64)).flatten()
+    total, most, n_ranks = round(float(rows.sum())), round(float(rows.max())), domain.comm.size
+    if total <= FAR_MORE * n_atoms:
+        return []
+    gain = "no faster than one rank" if most >= n_atoms else f"at best {n_atoms / most:.1f} times as fast as one rank"
+    return [
+        f"the wide halo of {domain.ghost_width:.1f} Å has {n_ranks} ranks compute {total} rows for {n_atoms} atoms, "
+        f"{most} on one of them: {gain}. Take fewer ranks, one computes each atom once, or a larger system."
+    ]
+
+
 JUDGED_FROM_S = 1.0  # speed is judged in runs of at least this long
 
 

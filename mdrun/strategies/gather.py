@@ -15,6 +15,7 @@ from mdrun.decompose.halo import HaloMeta, refresh
 from mdrun.domain import Domain
 from mdrun.nodes import Nodes, origins_of_ghosts
 from mdrun.strategies.halo import HaloPolicy, HaloStrategy
+from mdrun.strategies.names import PARTITION, REPLICATE
 
 
 class GatherPolicy(HaloPolicy):
@@ -54,7 +55,7 @@ class GatherPolicy(HaloPolicy):
 class NodePartition(HaloStrategy):
     """Each rank computes its own nodes, which come first, and sees all: for models that build their own graph."""
 
-    name = "partition"
+    name = PARTITION
     cap_atoms = False
     has_wide = False
 
@@ -96,5 +97,5 @@ class NodePartition(HaloStrategy):
 class NodeReplicate(NodePartition):
     """Every rank has all nodes in one order and computes an interior slice; partial sums are added up."""
 
-    name = "replicate"
+    name = REPLICATE
     in_one_order = True

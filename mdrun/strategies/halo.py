@@ -11,6 +11,7 @@ from mdrun.decompose.halo import fold, refresh
 from mdrun.domain import Domain
 from mdrun.exchanges import EXCHANGES
 from mdrun.nodes import Nodes, padded_nodes, unique_nodes
+from mdrun.strategies.names import HALO
 
 
 class HaloPolicy:
@@ -104,7 +105,7 @@ class HaloStrategy:
         has_wide: whether nodes may have neighbours that are two and more layers away.
     """
 
-    name = "halo"
+    name = HALO
     cap_atoms = True
     has_wide = True
     in_one_order = False
