@@ -1,4 +1,4 @@
-"""What the exchanges between a model's layers cost: bytes and seconds of each, in the order in which a model asks."""
+"""What the exchanges that a model asks for cost: bytes and seconds of each, in the order in which it asks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Tally:
 
 
 class Exchanges:
-    """Tallies by name: ``layer 2`` is what the model's second layer waits for, on the way there and back.
+    """Tallies by the name that the model gives, on the way there and back; one without a name is ``exchange N``.
 
     Attributes:
-        n_asked: exchanges of this evaluation so far.
+        n_asked: of this evaluation so far, those after which ghosts are as their owners have them.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,17 @@ class Exchanges:
 
     def reset(self) -> None:
         self.tallies: dict[str, Tally] = {}
-        self.n_asked = 0
+        self.begin()
 
     def begin(self) -> None:
         """An evaluation begins; what it asks for is numbered anew."""
-        self.n_asked = 0
+        self.n_asked = self._n_nameless = 0
 
-    def next_layer(self) -> str:
-        """The name of what is asked for next. The first layer needs nothing of other ranks."""
-        self.n_asked += 1
-        return f"layer {self.n_asked + 1}"
+    def asked(self, name: str | None, refreshes: bool) -> str:
+        """The name of the next one, whose ghosts are ``n_asked`` once more where it refreshes them."""
+        self.n_asked += refreshes
+        self._n_nameless += name is None
+        return name or f"exchange {self._n_nameless}"
 
     @contextmanager
     def counted(self, name: str | None, comm: Any) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Five verbs for model authors: what is wanted, never how. Each is the identity outside of a context.
 
-All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable.
+All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable. ``exchange`` is
+the name under which the end of a run shows what one sent, ``layer 2`` or the like; without names they are numbered.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from torch import Tensor
 from mdrun.context import current_dd_context
 
 
-def refresh_neighbors(x: Tensor) -> Tensor:
+def refresh_neighbors(x: Tensor, exchange: str | None = None) -> Tensor:
     """Fill ghost rows from their owners.
 
     Args:
         x: (n_owned, ...) or (n_padded, ...); what ghost rows hold is ignored.
+        exchange: its name, the same on every rank.
 
     Returns:
         (n_padded, ...).
@@ -23,27 +25,27 @@ def refresh_neighbors(x: Tensor) -> Tensor:
         ValueError: another number of rows.
     """
     context = current_dd_context()
-    return x if context.policy is None else context.policy.refresh(x, context)
+    return x if context.policy is None else context.policy.refresh(x, context, exchange)
 
 
-def scatter_to_owners(x: Tensor) -> Tensor:
+def scatter_to_owners(x: Tensor, exchange: str | None = None) -> Tensor:
     """Sum the partial values in ghost rows into their owners, then refresh: (n_padded, ...) to (n_padded, ...).
 
     Raises:
         ValueError: another number of rows.
     """
     context = current_dd_context()
-    return x if context.policy is None else context.policy.scatter(x, context)
+    return x if context.policy is None else context.policy.scatter(x, context, exchange)
 
 
-def sum_into_owners(x: Tensor) -> Tensor:
+def sum_into_owners(x: Tensor, exchange: str | None = None) -> Tensor:
     """Sum the partial values in ghost rows into their owners, without the refresh: (n_padded, ...) to (n_owned, ...).
 
     Raises:
         ValueError: another number of rows.
     """
     context = current_dd_context()
-    return x if context.policy is None else context.policy.fold(x, context)
+    return x if context.policy is None else context.policy.fold(x, context, exchange)
 
 
 def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:

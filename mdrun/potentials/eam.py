@@ -116,7 +116,7 @@ class EAM:
             packed, short, n_short, density, n_r, per_r, cutoff2, self.embedding, 1 / self.d_rho, mixture, slope, zero,
             n_chunks,
         )  # fmt: skip
-        padded = refresh_neighbors(torch.from_numpy(slope)).numpy()
+        padded = refresh_neighbors(torch.from_numpy(slope), "slopes").numpy()
         slopes: np.ndarray = np.append(padded, 0.0).astype(number, copy=False)
         sums = _push(
             packed, short, n_short, density, r_phi, n_r, per_r, cutoff2, slopes, mixture, forces, zero,

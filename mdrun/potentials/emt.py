@@ -137,7 +137,7 @@ class EMT:
         few = choice_among(len(pairs))
         slope, forces = np.empty(domain.n_owned), np.empty((domain.n_owned, 3))
         embedded = _embed(packed, short, n_short, logistic, pairs, self.atoms, few, slope, zero, n_chunks)
-        padded = refresh_neighbors(torch.from_numpy(slope)).numpy()
+        padded = refresh_neighbors(torch.from_numpy(slope), "slopes").numpy()
         slopes: np.ndarray = np.append(padded, 0.0).astype(number, copy=False)
         sums = _push(
             packed, short, n_short, logistic, pairs, few, slopes, forces, zero, True if totals else None, n_chunks

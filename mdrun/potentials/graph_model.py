@@ -18,7 +18,7 @@ from torch import Tensor
 from mdrun.context import DistributedContext, current_dd_context
 from mdrun.domain import Domain
 from mdrun.errors import InputError
-from mdrun.exchanges import EXCHANGES
+from mdrun.exchanges import EXCHANGES, FORCES
 from mdrun.fixed_shapes import GraphPadder
 from mdrun.graph import Evaluation, Graph, GraphView
 from mdrun.nodes import Nodes
@@ -248,7 +248,7 @@ class GraphModel:
             slopes = torch.autograd.grad(energy, at, allow_unused=True, materialize_grads=True)
         else:  # of a model that doesn't look at positions
             slopes = tuple(torch.zeros_like(x) for x in at)
-        forces = -sum_into_owners(slopes[0])
+        forces = -sum_into_owners(slopes[0], FORCES)
         if strain is None:
             return Forces(forces)
         virial = -(slopes[1] + slopes[1].T) / 2

@@ -218,6 +218,11 @@ def notes_of_precision(model: ForceModel, wanted: str) -> list[str]:
     return notes
 
 
+def has_graph(model: ForceModel) -> bool:
+    """Whether one of its terms reads a graph of nodes and edges, which a strategy deals out."""
+    return any(isinstance(term, GraphModel) for term in terms_of(model))
+
+
 def compile_terms(model: ForceModel, device: str) -> list[str]:
     """Have those of a model's terms compiled that allow it; why others are not, a line for each."""
     reasons = []

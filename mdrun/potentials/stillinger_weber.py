@@ -128,7 +128,7 @@ class StillingerWeber:
         angles: np.ndarray = self._angles.astype(number, copy=False)
         moments: np.ndarray = np.zeros((n, n_types, N_MOMENTS), number)
         _survey(packed, short, n_short, pairs, angles, few, LIMITS[number], moments, zero, n_chunks)
-        moments, forces = refresh_neighbors(torch.from_numpy(moments)).numpy(), np.empty((n, 3))
+        moments, forces = refresh_neighbors(torch.from_numpy(moments), "moments").numpy(), np.empty((n, 3))
         sums = _push(
             packed, short, n_short, pairs, few, self._is_published, LIMITS[number], moments, forces, zero,
             True if totals else None, n_chunks,

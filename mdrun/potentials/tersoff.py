@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from mdrun.domain import Domain
+from mdrun.exchanges import FORCES
 from mdrun.lookup import choice_among
 from mdrun.potentials.base import Forces
 from mdrun.potentials.kernels import virial_tensor
@@ -96,7 +97,7 @@ class Tersoff:
         )  # fmt: skip
         collect(short, n_short, pushes, forces.numpy(), zero, n_chunks)
         hand_to_ghosts(short, n_short, pushes, forces.numpy())
-        owned = sum_into_owners(forces)[: domain.n_owned]
+        owned = sum_into_owners(forces, FORCES)[: domain.n_owned]
         if not totals:
             return Forces(owned)
         return Forces(owned, float(sums[0]), virial_tensor(sums[1:]))

@@ -17,6 +17,7 @@ from torch import Tensor
 from mdrun.compiler import compiled, of_fixed_shape
 from mdrun.decompose.halo import HaloPlan
 from mdrun.domain import Domain
+from mdrun.exchanges import FORCES
 from mdrun.late import Late
 from mdrun.potentials.base import Forces
 from mdrun.potentials.precision import DOUBLE
@@ -75,7 +76,7 @@ class TorchCentres:
             forces, sums, longest = self._push_all(domain, packed)
         self._longest.send(longest)
         self._plan = domain.plan
-        owned = sum_into_owners(forces[:-1])[: domain.n_owned].double()
+        owned = sum_into_owners(forces[:-1], FORCES)[: domain.n_owned].double()
         return as_forces(owned, sums if totals else None)
 
     def _make_room(self, longest: int) -> None:

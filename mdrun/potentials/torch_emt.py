@@ -57,7 +57,7 @@ class TorchEMT:
         slope, embedded = packed.new_empty(0, dtype=torch.float64), None
         if domain.n_owned:
             slope, embedded = _embed(sums, device)(packed, domain.neighbors, logistic, pairs, atoms)
-        slopes = refresh_neighbors(slope).to(packed.dtype)  # a collective: ranks without atoms take part
+        slopes = refresh_neighbors(slope, "slopes").to(packed.dtype)  # a collective: ranks without atoms take part
         if embedded is None:
             return no_forces(packed, totals)
         result = as_forces(*_push(sums, totals, device)(packed, domain.neighbors, logistic, pairs, slopes))

@@ -161,7 +161,7 @@ TIME_COLUMNS: dict[str, Cell] = {
 
 
 def exchange_table(console: Console, exchanges: Sequence[ExchangeFigures]) -> Table:
-    """A row for each exchange between a model's layers: what the ranks sent, and how long it took them."""
+    """A row for each exchange that the model asks for: what the ranks sent, and how long it took them."""
     table = make_table(console)
     for name in ("exchange", "kB/step", "most", "s", "longest"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -37,7 +37,7 @@ from mdrun.run.outcome import Outcome
 from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.progress import Progress
 from mdrun.run.pulse import Pulse
-from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all
+from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all, notes_of_wide_halo
 from mdrun.run.resume import Past, empty_then, find_past, take_up
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_model, prepare_process, read_input, set_threads
@@ -142,8 +142,9 @@ class Job(Witness):
                 sim.observers = [settle, *looks, Observer(1, self._pulse, False)]
 
             first = self._begin(sim, checkpoint, thermometer, watch)
+            told = replace(shared, notes=(*shared.notes, *notes_of_wide_halo(sim, shared.n_atoms)))
             if is_writer:
-                self.listener.started(shared, sim, shared.settings.directory, self.progress.n_threads)
+                self.listener.started(told, sim, shared.settings.directory, self.progress.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)
             self._settle(self.progress.first_step + 1, past)
         if is_writer:

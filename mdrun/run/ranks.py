@@ -108,10 +108,10 @@ def figures_of_all(sim: Simulation) -> list[RankFigures]:
 
 @dataclass(frozen=True)
 class ExchangeFigures:
-    """What one of the exchanges between a model's layers cost a rank, with its adjoint.
+    """What one of the exchanges that a model asks for cost a rank, with its adjoint.
 
     Attributes:
-        exchange: ``layer N``, what the N-th layer asked of other ranks, or ``forces``.
+        exchange: its name, as the model gave it, ``exchange N``, or ``forces``: those on ghosts.
         bytes_per_step: sent to other ranks.
         seconds: of the loop, the wait for other ranks included.
     """
@@ -127,11 +127,30 @@ def exchanges_of_all(sim: Simulation, n_steps: int) -> list[ExchangeFigures]:
 
     ``n_steps``: that this process made, which is what the tallies are of.
     """
-    names, steps = sorted(EXCHANGES.tallies), max(n_steps, 1)
+    names, steps = list(EXCHANGES.tallies), max(n_steps, 1)  # every rank asks in the same order
     mine = [[EXCHANGES.tallies[n].bytes / steps, EXCHANGES.tallies[n].seconds] for n in names]
     everyone = sim.domain.comm.all_gather(torch.tensor(mine, dtype=torch.float64).reshape(-1, 2)).tolist()
     by_name = [(name, rank, *row[i]) for i, name in enumerate(names) for rank, row in enumerate(everyone)]
     return [ExchangeFigures(*figures) for figures in by_name] if sim.domain.comm.size > 1 else []
+
+
+FAR_MORE = 3.0  # rows for each atom, of which a wide halo tells
+
+
+def notes_of_wide_halo(sim: Simulation, n_atoms: int) -> list[str]:
+    """What to tell where ranks compute far more rows than there are atoms; a collective."""
+    domain = sim.domain
+    if domain.ghost_reach <= domain.cutoff:
+        return []
+    rows = domain.comm.all_gather(torch.tensor([float(domain.n_padded)], dtype=torch.float64)).flatten()
+    total, most, n_ranks = round(float(rows.sum())), round(float(rows.max())), domain.comm.size
+    if total <= FAR_MORE * n_atoms:
+        return []
+    gain = "no faster than one rank" if most >= n_atoms else f"at best {n_atoms / most:.1f} times as fast as one rank"
+    return [
+        f"the wide halo of {domain.ghost_width:.1f} Å has {n_ranks} ranks compute {total} rows for {n_atoms} atoms, "
+        f"{most} on one of them: {gain}. Take fewer ranks, one computes each atom once, or a larger system."
+    ]
 
 
 JUDGED_FROM_S = 1.0  # speed is judged in runs of at least this long

@@ -15,9 +15,9 @@ from mdrun.run.directory import FILES, TRAJECTORY, replace_file
 from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
 from mdrun.run.origin import FROM_ZERO, Origin
 from mdrun.run.trajectories.names import check_names, parse_precision
+from mdrun.strategies.names import AUTO, STRATEGIES
 
 DEVICES = ("auto", "cpu", "cuda")
-STRATEGIES = ("auto", "halo", "partition", "replicate")
 BACKENDS = ("auto", "numba", "torch")
 ONCE = ("overwrite", "resume", "allow_changes")
 PRECISIONS = ("double", "mixed", "single")  # named here too, since reading options must not import Numba
@@ -52,7 +52,7 @@ class Settings(EnsembleOptions):
     device: str = "auto"
     backend: str = "auto"
     precision: str | None = None
-    strategy: str = "auto"
+    strategy: str = AUTO
     compile: bool = False
     threads: int | None = None
     skin: float = 1.0

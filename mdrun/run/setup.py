@@ -24,6 +24,7 @@ from mdrun.potentials.named_files import digests_of, with_absolute_paths
 from mdrun.potentials.registry import (
     compile_terms,
     default_model,
+    has_graph,
     load_model,
     notes_of_precision,
     refuse_unasked_code,
@@ -38,6 +39,7 @@ from mdrun.run.origin import FROM_ZERO, Origin
 from mdrun.run.settings import Settings
 from mdrun.run.starting import give_velocities
 from mdrun.state import FIELDS, State
+from mdrun.strategies.names import AUTO, HALO
 from mdrun.structures import Structure, load_structure
 from mdrun.structures.selection import select
 
@@ -126,6 +128,8 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         ) from error
     notes += reasons
     notes += getattr(model, "warnings", ())
+    if settings.strategy not in (AUTO, HALO) and not has_graph(model):
+        notes.append(f"--strategy {settings.strategy} changes nothing for {model.name}: it has no graph to deal out")
     if settings.compile:
         notes += compile_terms(model, settings.device)
     assert settings.precision is not None

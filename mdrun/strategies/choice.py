@@ -7,8 +7,9 @@ from typing import Any
 from mdrun.errors import InputError
 from mdrun.strategies.gather import NodePartition, NodeReplicate
 from mdrun.strategies.halo import HaloStrategy
+from mdrun.strategies.names import AUTO, HALO, PARTITION
 
-STRATEGIES: dict[str, type[HaloStrategy]] = {s.name: s for s in (HaloStrategy, NodePartition, NodeReplicate)}
+KINDS: dict[str, type[HaloStrategy]] = {s.name: s for s in (HaloStrategy, NodePartition, NodeReplicate)}
 
 
 def choose_strategy(wanted: str, model: Any) -> HaloStrategy:
@@ -21,8 +22,8 @@ def choose_strategy(wanted: str, model: Any) -> HaloStrategy:
         InputError: the model can't run so.
     """
     needs_all = bool(getattr(model, "needs_all_nodes", False))
-    name = wanted if wanted != "auto" else "partition" if needs_all else "halo"
-    strategy = STRATEGIES[name]()
+    name = wanted if wanted != AUTO else PARTITION if needs_all else HALO
+    strategy = KINDS[name]()
     if needs_all and not isinstance(strategy, NodePartition):
         raise InputError(f"model {model.name} needs all atoms on every rank: --strategy {name} can't give them.")
     if getattr(model, "ghost_reach", 0.0) and not strategy.has_wide:

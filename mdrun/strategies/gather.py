@@ -15,6 +15,7 @@ from mdrun.decompose.halo import HaloMeta, refresh
 from mdrun.domain import Domain
 from mdrun.nodes import Nodes, origins_of_ghosts
 from mdrun.strategies.halo import HaloPolicy, HaloStrategy
+from mdrun.strategies.names import PARTITION, REPLICATE
 
 
 class GatherPolicy(HaloPolicy):
@@ -36,16 +37,16 @@ class GatherPolicy(HaloPolicy):
     def owned(self, x: Tensor, meta: HaloMeta) -> Tensor:
         return x if len(x) == meta.n_owned else x[self._owned]
 
-    def refresh(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return self._ordered(super().refresh(x, context))
+    def refresh(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
+        return self._ordered(super().refresh(x, context, name))
 
-    def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
+    def folded(self, x: Tensor, context: DistributedContext, name: str) -> Tensor:
         if self._own_first is not None and len(x) == len(self._own_first):
             x = x.index_select(0, self._own_first)
-        return super().fold(x, context)
+        return super().folded(x, context, name)
 
-    def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return self._ordered(super().scatter(x, context))
+    def scatter(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
+        return self._ordered(super().scatter(x, context, name))
 
     def _ordered(self, own_first: Tensor) -> Tensor:
         return own_first if self._order is None else own_first.index_select(0, self._order)
@@ -54,7 +55,7 @@ class GatherPolicy(HaloPolicy):
 class NodePartition(HaloStrategy):
     """Each rank computes its own nodes, which come first, and sees all: for models that build their own graph."""
 
-    name = "partition"
+    name = PARTITION
     cap_atoms = False
     has_wide = False
 
@@ -96,5 +97,5 @@ class NodePartition(HaloStrategy):
 class NodeReplicate(NodePartition):
     """Every rank has all nodes in one order and computes an interior slice; partial sums are added up."""
 
-    name = "replicate"
+    name = REPLICATE
     in_one_order = True

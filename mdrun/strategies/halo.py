@@ -9,8 +9,9 @@ from mdrun.comm import Comm
 from mdrun.context import DistributedContext, HaloConfig, HaloMeta
 from mdrun.decompose.halo import fold, refresh
 from mdrun.domain import Domain
-from mdrun.exchanges import EXCHANGES, FORCES
+from mdrun.exchanges import EXCHANGES
 from mdrun.nodes import Nodes, padded_nodes, unique_nodes
+from mdrun.strategies.names import HALO
 
 
 class HaloPolicy:
@@ -27,7 +28,7 @@ class HaloPolicy:
         """The rows of a tensor of all or of owned rows that this rank owns."""
         return x[: meta.n_owned]
 
-    def refresh(self, x: Tensor, context: DistributedContext) -> Tensor:
+    def refresh(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
         meta = self.meta(context)
         if len(x) not in (meta.n_owned, meta.n_padded):
             raise ValueError(
@@ -35,16 +36,20 @@ class HaloPolicy:
             )
         if self.comm.size == 1 and meta.n_owned == meta.n_padded:
             return x
-        return refresh(self.owned(x, meta), meta, self.comm, EXCHANGES.next_layer())
+        return refresh(self.owned(x, meta), meta, self.comm, EXCHANGES.asked(name, True))
 
-    def fold(self, x: Tensor, context: DistributedContext) -> Tensor:
+    def fold(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
+        return self.folded(x, context, EXCHANGES.asked(name, False))
+
+    def folded(self, x: Tensor, context: DistributedContext, name: str) -> Tensor:
         meta = self.meta(context)
         if len(x) != meta.n_padded:
             raise ValueError(f"summing into owners takes {meta.n_padded} padded rows, not {len(x)}")
-        return fold(x, meta, self.comm, FORCES)
+        return fold(x, meta, self.comm, name)
 
-    def scatter(self, x: Tensor, context: DistributedContext) -> Tensor:
-        return refresh(self.fold(x, context), self.meta(context), self.comm, EXCHANGES.next_layer())
+    def scatter(self, x: Tensor, context: DistributedContext, name: str | None) -> Tensor:
+        name = EXCHANGES.asked(name, True)
+        return refresh(self.folded(x, context, name), self.meta(context), self.comm, name)
 
     def system_sum(self, values: Tensor, index: Tensor, n: int, context: DistributedContext) -> Tensor:
         meta = self.meta(context)
@@ -100,7 +105,7 @@ class HaloStrategy:
         has_wide: whether nodes may have neighbours that are two and more layers away.
     """
 
-    name = "halo"
+    name = HALO
     cap_atoms = True
     has_wide = True
     in_one_order = False

@@ -83,6 +83,17 @@ def test_no_rank_computes_features_of_ghosts(kind, n_ranks):
     assert (rows.sum(axis=0) == len(rocksalt())).all()
 
 
+LAYERS = {"mace": 2, "chgnet": 4}
+
+
+@kinds
+def test_exchanges_are_named_for_what_they_carry(kind):
+    layers = [f"layer {n}" for n in range(2, LAYERS.get(kind, 5) + 1)]
+    if kind == "chgnet":  # what a bond convolution says follows that of the atoms
+        layers = ["ends of bonds", *(name for n in (1, 2, 3) for name in (f"bonds {n}", f"layer {n + 1}"))]
+    assert found_on(2, kind)["exchanges"].tolist() == [*layers, "forces"]
+
+
 def test_sevennet_moves_atoms_alike_on_one_rank_and_on_three():
     one, three = found_on(1, "moving sevennet"), found_on(3, "moving sevennet")
     np.testing.assert_allclose(three["positions"], one["positions"], rtol=0, atol=1e-9)

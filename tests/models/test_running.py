@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 from ase import Atoms
 from ase.build import bulk
 
+from mdrun.strategies.choice import KINDS
+from mdrun.strategies.names import AUTO, STRATEGIES
 from tests.cli.launcher import call, torchrun
 from tests.own_models import EXAMPLE
 
@@ -89,3 +92,38 @@ def test_species_that_a_model_does_not_know_are_refused_by_name_and_atom(copper,
     for word in ("choosy", "Na", "(atoms 1, 3)", "it knows Ar"):
         assert word in ended.err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_wide_halo_tells_how_many_rows_it_computes_where_those_are_far_more_than_the_atoms(tmp_path):
+    """Against images counted one by one, of ranks whose boxes are the halves of the crystal."""
+    atoms = bulk("Ar", "fcc", a=5.3, cubic=True) * (4, 2, 2)
+    atoms.positions += 0.3
+    ase.io.write(tmp_path / "a.xyz", atoms)
+    model = Path(__file__).parents[1] / "validate" / "learned.py"
+    words = ("simulate", "a.xyz", "--steps", 1, "--out", "x", "--overwrite", "--model", f"{model}:make,kind=wide")
+    told = torchrun(2, "-m", "mdrun", *words, "--skin", 0.5, cwd=tmp_path).wait().expect(0).out
+    (line,) = [line for line in told.splitlines() if "wide halo of" in line]
+    width, n_ranks, total, n_atoms, most = map(float, re.findall(r"\d+(?:\.\d+)?", line)[:5])
+    assert (width, n_ranks, n_atoms) == (8.5, 2, len(atoms))
+    sides = atoms.cell.lengths()
+    images = np.concatenate([atoms.positions + sides * np.array(k) for k in np.ndindex(5, 5, 5)]) - 2 * sides
+    rows = []
+    for half in (atoms.positions[:, 0] < sides[0] / 2, atoms.positions[:, 0] >= sides[0] / 2):
+        low, high = atoms.positions[half].min(axis=0) - width, atoms.positions[half].max(axis=0) + width
+        rows.append(int(((images >= low) & (images <= high)).all(axis=1).sum()))
+    assert (total, most) == (sum(rows), max(rows))
+    assert "no faster than one rank" in line
+    assert "wide halo of" not in call(*words, cwd=tmp_path).expect(0).out
+
+
+def test_a_strategy_that_changes_nothing_says_so(copper, tmp_path):
+    words = ("simulate", copper, "--steps", 1, "--out", "x", "--overwrite")
+    for name in set(STRATEGIES) - {AUTO}:
+        told = call(*words, "--model", "emt", "--strategy", name, cwd=tmp_path).expect(0).out
+        assert ("--strategy" in told) == (name != "halo")
+        told = call(*words, "--model", f"emt + {EXAMPLE}:make", "--strategy", name, cwd=tmp_path).expect(0).out
+        assert "--strategy" not in told
+
+
+def test_options_know_every_strategy_that_there_is():
+    assert set(STRATEGIES) == {AUTO, *KINDS}

@@ -63,11 +63,13 @@ class CHGNet(nn.Module):
             zip(net.atom_conv_layers, [*net.bond_conv_layers, None], strict=True)
         ):
             if layer > 0:
-                atoms = refresh_neighbors(atoms)
+                atoms = refresh_neighbors(atoms, f"layer {layer + 1}")
             atoms = _atom_convolution(of_atoms, graph, atoms, edges, weights)
             if of_bonds is None:
                 break
-            bond = _bond_convolution(of_bonds, graph, bonds, atoms, bond, weights_of_bonds, angle)
+            here = _of_bonds_here(of_bonds, bonds, atoms, bond, weights_of_bonds, angle)
+            there = bonds.at_other_end(here, graph.n_owned, f"bonds {layer + 1}")
+            bond = _bond_convolution(of_bonds, here + there, bond)
             edges = edges.index_copy(0, bonds.edges, bond)
             of_angles = net.angle_layers[layer]
             if of_angles is not None and layer < self.n_layers - 2:  # nobody reads those of the last
@@ -124,11 +126,16 @@ class _Bonds:
         told = torch.cat([ids[others, None], vectors], dim=1)
         table = told.new_full((graph.n_owned, n_slots, 4), torch.inf)
         table[centres, slots] = told
-        seen = refresh_neighbors(table)[others]  # (n, n_slots, 4)
+        seen = refresh_neighbors(table, "ends of bonds")[others]  # (n, n_slots, 4)
         expected = torch.cat([ids[centres, None], -vectors], dim=1)
         distance, slot = (seen - expected[:, None]).abs().amax(dim=2).nan_to_num(nan=torch.inf).min(dim=1)
         has_reverse = (distance < SAME_BOND).to(graph.vectors.dtype)[:, None]
         return cls(edges, centres, slots, others, slot, has_reverse, first[differ], second[differ], n_slots)
+
+    def at_other_end(self, here: Tensor, n_owned: int, exchange: str) -> Tensor:
+        """(n, ...) what the other end of each bond has of (n, ...)."""
+        table = here.new_zeros((n_owned, self.n_slots, here.shape[1])).index_put((self.centres, self.slots), here)
+        return refresh_neighbors(table, exchange)[self.reverse_row, self.reverse_slot] * self.has_reverse
 
 
 def _largest(counts: Tensor) -> int:
@@ -147,16 +154,16 @@ def _atom_convolution(layer: Any, graph: Graph, atoms: Tensor, edges: Tensor, we
     return new if layer.atom_norm is None else layer.atom_norm(new)
 
 
-def _bond_convolution(
-    layer: Any, graph: Graph, bonds: _Bonds, atoms: Tensor, bond: Tensor, weights: Tensor, angle: Tensor
-) -> Tensor:
-    """chgnet's ``BondConv``, over the angles at both ends of each bond."""
+def _of_bonds_here(layer: Any, bonds: _Bonds, atoms: Tensor, bond: Tensor, weights: Tensor, angle: Tensor) -> Tensor:
+    """The sums of chgnet's ``BondConv`` over the angles at this end of each bond."""
     meeting = [bond[bonds.first], bond[bonds.second], angle, atoms[bonds.centres[bonds.first]]]
     update = layer.twoBody_bond(torch.cat(meeting, dim=1)) * weights[bonds.first] * weights[bonds.second]
-    here = torch.zeros_like(bond).index_add(0, bonds.first, update)
-    table = here.new_zeros((graph.n_owned, bonds.n_slots, here.shape[1])).index_put((bonds.centres, bonds.slots), here)
-    there = refresh_neighbors(table)[bonds.reverse_row, bonds.reverse_slot] * bonds.has_reverse
-    new = layer.mlp_out(here + there) if layer.use_mlp_out else here + there
+    return torch.zeros_like(bond).index_add(0, bonds.first, update)
+
+
+def _bond_convolution(layer: Any, update: Tensor, bond: Tensor) -> Tensor:
+    """The rest of chgnet's ``BondConv``, of sums over the angles at both ends of each bond."""
+    new = layer.mlp_out(update) if layer.use_mlp_out else update
     return new + bond if layer.resnet else new
 
 

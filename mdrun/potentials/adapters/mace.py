@@ -5,6 +5,7 @@ Batatia et al., NeurIPS 35, 11423 (2022), arXiv:2206.07697.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ class Mace(nn.Module):
         self.cutoff, self.n_layers = float(net.r_max), len(net.interactions)
         self.numbers: list[int] = net.atomic_numbers.tolist()  # of the species that it knows
         self._is_occupied = True
-        for interaction in net.interactions:
-            interaction.handle_lammps = self._neighbors
+        for layer, interaction in enumerate(net.interactions, 1):
+            interaction.handle_lammps = partial(self._neighbors, f"layer {layer}")
 
     def forward(self, graph: Graph) -> Tensor:
         """(n_owned,) eV."""
@@ -61,9 +62,11 @@ class Mace(nn.Module):
         with default_dtype(dtype):
             return self.net(data, compute_force=False, lammps_mliap=True)["node_energy"][:wanted]
 
-    def _neighbors(self, node_feats: Tensor, lammps_class: Any, lammps_natoms: Any, first_layer: bool) -> Tensor:
+    def _neighbors(
+        self, exchange: str, node_feats: Tensor, lammps_class: Any, lammps_natoms: Any, first_layer: bool
+    ) -> Tensor:
         """What is known of species is known of all nodes already; later features are those of owned rows."""
-        return node_feats if first_layer else refreshed(node_feats, self._is_occupied)
+        return node_feats if first_layer else refreshed(node_feats, self._is_occupied, exchange)
 
 
 def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:

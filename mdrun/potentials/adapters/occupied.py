@@ -26,6 +26,6 @@ def occupied(graph: Graph, number: int) -> Graph:
     )
 
 
-def refreshed(x: Tensor, is_occupied: bool) -> Tensor:
+def refreshed(x: Tensor, is_occupied: bool, exchange: str) -> Tensor:
     """``refresh_neighbors``; of none at all where the row isn't an atom, though its neighbours would wait otherwise."""
-    return refresh_neighbors(x) if is_occupied else torch.cat([refresh_neighbors(x[:0]), x])
+    return refresh_neighbors(x, exchange) if is_occupied else torch.cat([refresh_neighbors(x[:0], exchange), x])

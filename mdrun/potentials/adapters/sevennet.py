@@ -5,6 +5,7 @@ Park et al., J. Chem. Theory Comput. 20, 4857 (2024), doi:10.1021/acs.jctc.4c001
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,9 @@ class SevenNet(nn.Module):
         self._known = torch.tensor(sorted(net.type_map))
         self._features: Tensor | None = None
         net.onehot_idx_to_onehot.register_forward_hook(self._in_own_type)
-        for name in convolutions:
+        for n, name in enumerate(convolutions, 1):
             layer = getattr(net, name)
-            layer.register_forward_pre_hook(self._look_up if name == convolutions[0] else self._refresh)
+            layer.register_forward_pre_hook(self._look_up if n == 1 else partial(self._refresh, f"layer {n}"))
             layer.register_forward_hook(_keep_owned)
 
     @property
@@ -110,9 +111,9 @@ class SevenNet(nn.Module):
         assert self._features is not None
         data["x"] = torch.cat([data["x"], self._features[self._ghosts]])
 
-    def _refresh(self, module: nn.Module, args: Any) -> None:
+    def _refresh(self, exchange: str, module: nn.Module, args: Any) -> None:
         (data,) = args
-        data["x"] = refreshed(data["x"], self._is_occupied)
+        data["x"] = refreshed(data["x"], self._is_occupied, exchange)
 
 
 def _up_to(net: nn.Module, name: str) -> list[nn.Module]:

@@ -85,7 +85,7 @@ def _without_refresh(net: nn.Module) -> nn.Module:
 
     def stale(x: Tensor) -> Tensor:
         n = current_dd_context().n_padded
-        EXCHANGES.next_layer()  # as the verb counts
+        EXCHANGES.asked(None, True)  # as the verb counts
         return x if len(x) == n else torch.cat([x, x.new_zeros((n - len(x), *x.shape[1:]))])
 
     net.forward.__globals__["refresh_neighbors"] = stale

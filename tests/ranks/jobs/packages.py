@@ -37,8 +37,10 @@ def _job(kind: str) -> Callable[[Comm], dict[str, np.ndarray]]:
         model = model_of(kind, atoms, "double")
         with _stale(kind):
             found["stale/forces"] = evaluate(atoms, model, comm).forces
+        EXCHANGES.reset()
         with _counting(kind, model) as rows:
             evaluate(atoms, model, comm)
+        found["exchanges"] = np.array(list(EXCHANGES.tallies))
         found["rows"] = on_each_rank(comm, *rows)
         return found
 
@@ -53,9 +55,9 @@ def _stale(kind: str) -> Iterator[None]:
     module = chgnet if kind == "chgnet" else occupied
     kept = module.refresh_neighbors
 
-    def stale(x: Tensor) -> Tensor:
+    def stale(x: Tensor, exchange: str) -> Tensor:
         n = current_dd_context().n_padded or len(x)
-        EXCHANGES.next_layer()  # as the verb counts
+        EXCHANGES.asked(exchange, True)  # as the verb counts
         return torch.cat([x, x.new_zeros((n - len(x), *x.shape[1:]))])
 
     module.refresh_neighbors = stale
