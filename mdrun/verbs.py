@@ -1,15 +1,18 @@
 """Five verbs for model authors: what is wanted, never how. Each is the identity outside of a context.
 
-All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable.
+All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable. Compiled
+code breaks off around them.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from mdrun.compiler import never_compiled
 from mdrun.context import current_dd_context
 
 
+@never_compiled
 def refresh_neighbors(x: Tensor) -> Tensor:
     """Fill ghost rows from their owners.
 
@@ -26,6 +29,7 @@ def refresh_neighbors(x: Tensor) -> Tensor:
     return x if context.policy is None else context.policy.refresh(x, context)
 
 
+@never_compiled
 def scatter_to_owners(x: Tensor) -> Tensor:
     """Sum the partial values in ghost rows into their owners, then refresh: (n_padded, ...) to (n_padded, ...).
 
@@ -36,6 +40,7 @@ def scatter_to_owners(x: Tensor) -> Tensor:
     return x if context.policy is None else context.policy.scatter(x, context)
 
 
+@never_compiled
 def sum_into_owners(x: Tensor) -> Tensor:
     """Sum the partial values in ghost rows into their owners, without the refresh: (n_padded, ...) to (n_owned, ...).
 
@@ -46,6 +51,7 @@ def sum_into_owners(x: Tensor) -> Tensor:
     return x if context.policy is None else context.policy.fold(x, context)
 
 
+@never_compiled
 def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:
     """Sum owned rows per structure, over all ranks.
 
@@ -70,7 +76,3 @@ def to_local(x: Tensor) -> Tensor:
     """The plain tensor that this rank holds, also where ``x`` is a ``DTensor``."""
     local = getattr(x, "to_local", None)
     return x if local is None else local()
-
-
-for _verb in (refresh_neighbors, scatter_to_owners, sum_into_owners, system_sum):
-    setattr(_verb, "_torchdynamo_disable", True)  # noqa: B010 - compiled code breaks off around a collective

@@ -29,7 +29,7 @@ def test_a_capacity_grows_on_overflow_by_strides_and_never_shrinks():
 
 
 def test_what_is_filled_up_contributes_nothing():
-    atoms, padder = gold_copper(), GraphPadder()
+    atoms, padder = gold_copper(), GraphPadder(29)
     net = net_of(atoms)
     graph = graph_of(atoms, 5.0)
     padded = padder.pad(graph, {"edges": 20000, "owned": 256, "ghosts": 64})
