@@ -29,16 +29,24 @@ class MessagePassing(nn.Module):
 
     def forward(self, graph):
         """Energies (n_owned,) in eV."""
-        r = graph.vectors.norm(dim=1, keepdim=True)
-        waves = torch.sin(torch.arange(1, 9, device=r.device) * torch.pi / self.cutoff * r) / r
-        radial = waves * (1 - (r / self.cutoff) ** 2) ** 3  # energy, forces and their slopes end smoothly at the cutoff
-        owned, x = graph.owned, self.embedding[graph.numbers]  # what needs no neighbours is known for all nodes
+        waves = self.waves(graph.vectors.norm(dim=1, keepdim=True))
+        x = self.embedding[graph.numbers]  # what needs no neighbours is known for all nodes
         for layer in range(self.n_layers):
             if layer > 0:
                 x = refresh_neighbors(x)  # from (n_owned, ...): neighbours of other ranks are known again
-            messages = x[graph.senders] * (radial @ self.radial[layer])
-            x = x[owned] + torch.tanh(graph.sum_edges(messages) @ self.update[layer])
+            x = self.layer(graph, x, waves, self.radial[layer], self.update[layer])
         return x @ self.readout
+
+    # torch can't compile a loop that is broken off by an exchange; functions that are called in it, it can.
+    def waves(self, r):
+        """(n_edges, 8); energy, forces and their slopes end smoothly at the cutoff."""
+        waves = torch.sin(torch.arange(1, 9, device=r.device) * torch.pi / self.cutoff * r) / r
+        return waves * (1 - (r / self.cutoff) ** 2) ** 3
+
+    def layer(self, graph, x, waves, radial, update):
+        """New features (n_owned, n_features) of owned atoms, from those of all nodes."""
+        messages = x[graph.senders] * (waves @ radial)
+        return x[graph.owned] + torch.tanh(graph.sum_edges(messages) @ update)
 
 
 def make(numbers, cutoff="5", layers="3", features="16", seed="1"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from functools import cache
-from typing import TypeVar
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 F = TypeVar("F", bound=Callable)
 
-MOST_VARIANTS = 64  # of one kernel, told apart by formula, precision and what is asked of it
+MOST_VARIANTS = 64  # of one kernel, told apart by formula, precision, shapes and what is asked of it
 
 
 @cache
@@ -30,6 +31,27 @@ def compiled(function: F, device: torch.device) -> F:
         return function
     torch._dynamo.config.recompile_limit = MOST_VARIANTS
     return torch.compile(function, dynamic=True, fullgraph=True)  # type: ignore[return-value]
+
+
+def compiled_for_each_shape(function: F, backend: str) -> F:
+    """The function, compiled anew for each shape that its tensors have; in several parts where it breaks off."""
+    torch._dynamo.config.recompile_limit = MOST_VARIANTS
+    return torch.compile(function, dynamic=False, backend=backend)  # type: ignore[return-value]
+
+
+def never_compiled(function: F) -> F:
+    """The function, at which compiled code breaks off: neither it nor what it calls is compiled.
+
+    It gets torch's own mark once torch's compiler is there, which takes a second and a half to load.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plain = torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
+        return plain(*args, **kwargs)
+
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
 
 
 def of_fixed_shape(tensor: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Graphs of few shapes, for models that are compiled: capacities that grow in strides, and what fills them up.
 
 A padded graph's rows are owned nodes, spare ones, ghost nodes, spare ones. Spare edges begin and end at the last of the
-spare owned nodes: what they bring about stays there, and its energy is not counted.
+spare owned nodes, in a wide halo of the spare ghosts: what they bring about stays there, and its energy is not
+counted.
 """
 
 from __future__ import annotations
@@ -33,15 +34,21 @@ def _grown(cap_state: dict[str, int], name: str, n: int) -> int:
 
 
 class GraphPadder:
-    """See the module's text. Where atoms aren't capped, their number must be fixed by other means, and only edges are
-    filled up: with ones of the cutoff's length, at which a model has to vanish."""
+    """See the module's text. Where atoms aren't capped, the strategy has filled up their number, and left a spare one.
+
+    Args:
+        number: atomic number of spare nodes: of the structure, since a model may know no other.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def pad(self, graph: Graph, cap_state: dict[str, int], cap_atoms: bool = True) -> Graph:
         """The graph filled up to the capacities, which grow where they must."""
         n_owned, n_ghosts = graph.n_owned, graph.n_nodes - graph.n_owned
         if cap_atoms:
             n_spare = _grown(cap_state, "owned", n_owned + 1) - n_owned
-            n_spare_ghosts = _grown(cap_state, "ghosts", n_ghosts) - n_ghosts
+            n_spare_ghosts = _grown(cap_state, "ghosts", n_ghosts + graph.is_wide) - n_ghosts
 
             def spread(values: Tensor, filling: float = 0) -> Tensor:
                 return _spread(values, n_owned, n_spare, n_spare_ghosts, filling)
@@ -50,16 +57,14 @@ class GraphPadder:
                 graph,
                 n_owned=n_owned + n_spare,
                 ids=spread(graph.ids, -1),
-                numbers=spread(graph.numbers, 1),
+                numbers=spread(graph.numbers, self.number),
                 charges=spread(graph.charges),
                 positions=spread(graph.positions),
                 senders=_moved(graph.senders, n_owned, n_spare),
                 receivers=_moved(graph.receivers, n_owned, n_spare),  # ghosts too, in a wide halo
             )
-        elif not graph.n_owned:
-            return graph  # nowhere for an edge to end
         n_spare = _grown(cap_state, "edges", graph.n_edges) - graph.n_edges
-        sink = graph.owned.stop - 1
+        sink = (graph.n_nodes if graph.is_wide else graph.owned.stop) - 1  # the last, so that receivers ascend
         far = graph.vectors.new_tensor([graph.cutoff, 0.0, 0.0]).expand(n_spare, 3)
         return replace(
             graph,
@@ -71,7 +76,8 @@ class GraphPadder:
 
     def pad_meta(self, meta: HaloMeta, padded: Graph) -> HaloMeta:
         """The routing of the padded rows: spare ghosts are nobody's copies."""
-        return replace(meta, n_owned=padded.n_owned, n_padded=padded.n_nodes)
+        n_spare = padded.n_owned - meta.n_owned
+        return replace(meta, n_owned=padded.n_owned, n_padded=padded.n_nodes, n_spare=n_spare)
 
     def unpad(self, values: Tensor, n_owned: int) -> Tensor:
         """(n_owned, ...) of the owned nodes, from values of all or of owned rows of a padded graph."""

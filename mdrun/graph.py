@@ -29,7 +29,8 @@ class Graph:
     Attributes:
         n_owned: nodes that this rank computes; their rows are ``owned``.
         owned_offset: where they start: 0, but where every rank holds all nodes in one order.
-        ids: (n_nodes,) int64 index in the input file; -1 for a node that fills up a fixed shape.
+        ids: (n_nodes,) int64 index in the input file; -1 for a node that fills up a fixed shape: of a species of the
+            structure, without an edge to an atom.
         numbers: (n_nodes,) int64 atomic numbers.
         charges: (n_nodes,) e, as in the input.
         positions: (n_nodes, 3) Å from ``origin``; the energy's gradient at them gives the forces.
@@ -140,9 +141,10 @@ class GraphView:
         self._shifts = nodes.shifts.index_select(0, rows)
         if nodes.is_wide:
             self._shifts.zero_()
-        self._ids = nodes.spread(domain.ids)
+        self._ids = nodes.spread(domain.ids, -1)
         numbers = self._numbers_of_types.to(device)[domain.types.long()]
-        self._numbers, self._charges = nodes.spread(numbers), nodes.spread(domain.charges)
+        filling = int(self._numbers_of_types[0])
+        self._numbers, self._charges = nodes.spread(numbers, filling), nodes.spread(domain.charges)
 
     def _pairs(self, domain: Domain) -> tuple[Tensor, Tensor]:
         """(n,) padded rows each: of those that have neighbours, ascending, and of the neighbours."""

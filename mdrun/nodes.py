@@ -18,11 +18,11 @@ class Nodes:
     """The node set of a rank between two rebuilds.
 
     Attributes:
-        n_owned: of this rank, from row ``owned_offset`` on.
+        n_owned: of this rank, from row ``owned_offset`` on; with the spare ones at their end, where numbers are fixed.
         of_row: (n_padded,) node of each padded row of the domain.
         shifts: (n_padded, 3) float64 cell vectors from the node to that row.
-        spread: from values of the domain's padded rows (n_padded, ...) to those of the nodes (n_nodes, ...); a
-            collective where nodes lie outside of the halo.
+        spread: from values of the domain's padded rows (n_padded, ...), and a number for spare nodes, to values of the
+            nodes (n_nodes, ...); a collective where nodes lie outside of the halo.
         halo_meta, gather_meta, owned_offset, policy: what the context shows while a model looks at the nodes; the
             policy of the scope where there is none.
         is_wide: nodes are the padded rows themselves, and have neighbours like owned ones.
@@ -32,7 +32,7 @@ class Nodes:
     n_nodes: int
     of_row: Tensor
     shifts: Tensor
-    spread: Callable[[Tensor], Tensor]
+    spread: Callable[..., Tensor]
     halo_meta: HaloMeta | None
     owned_offset: int = 0
     is_wide: bool = False
@@ -95,7 +95,7 @@ def unique_nodes(domain: Domain) -> Nodes:
     send_indices = comm.exchange(origins.row[image], wanted, send_sizes)
     rows = torch.cat([torch.arange(n, device=device), n + image])
     meta = HaloMeta(n, n + len(atoms), send_indices, send_sizes, wanted)
-    return Nodes(n, len(rows), of_row, shifts, lambda values: values.index_select(0, rows), meta)
+    return Nodes(n, len(rows), of_row, shifts, lambda values, filling=0: values.index_select(0, rows), meta)
 
 
 def _is_listed(domain: Domain) -> Tensor:
@@ -113,4 +113,6 @@ def padded_nodes(domain: Domain) -> Nodes:
     of_row = torch.arange(domain.n_padded, device=domain.backend.device)
     shifts = torch.zeros((domain.n_padded, 3), dtype=torch.float64, device=of_row.device)
     meta = HaloMeta(domain.n_owned, domain.n_padded, plan.send_indices, plan.send_sizes, plan.recv_sizes)
-    return Nodes(domain.n_owned, domain.n_padded, of_row, shifts, torch.clone, meta, is_wide=True)
+    return Nodes(
+        domain.n_owned, domain.n_padded, of_row, shifts, lambda values, filling=0: values.clone(), meta, is_wide=True
+    )

@@ -1,16 +1,19 @@
 """Five verbs for model authors: what is wanted, never how. Each is the identity outside of a context.
 
-All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable. ``exchange`` is
-the name under which the end of a run shows what one sent, ``layer 2`` or the like; without names they are numbered.
+All are collectives: every rank calls them at the same places, whatever it owns. All are differentiable. Compiled
+code breaks off around them. ``exchange`` is the name under which the end of a run shows what one sent, ``layer 2`` or
+the like; without names they are numbered.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from mdrun.compiler import never_compiled
 from mdrun.context import current_dd_context
 
 
+@never_compiled
 def refresh_neighbors(x: Tensor, exchange: str | None = None) -> Tensor:
     """Fill ghost rows from their owners.
 
@@ -28,6 +31,7 @@ def refresh_neighbors(x: Tensor, exchange: str | None = None) -> Tensor:
     return x if context.policy is None else context.policy.refresh(x, context, exchange)
 
 
+@never_compiled
 def scatter_to_owners(x: Tensor, exchange: str | None = None) -> Tensor:
     """Sum the partial values in ghost rows into their owners, then refresh: (n_padded, ...) to (n_padded, ...).
 
@@ -38,6 +42,7 @@ def scatter_to_owners(x: Tensor, exchange: str | None = None) -> Tensor:
     return x if context.policy is None else context.policy.scatter(x, context, exchange)
 
 
+@never_compiled
 def sum_into_owners(x: Tensor, exchange: str | None = None) -> Tensor:
     """Sum the partial values in ghost rows into their owners, without the refresh: (n_padded, ...) to (n_owned, ...).
 
@@ -48,6 +53,7 @@ def sum_into_owners(x: Tensor, exchange: str | None = None) -> Tensor:
     return x if context.policy is None else context.policy.fold(x, context, exchange)
 
 
+@never_compiled
 def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:
     """Sum owned rows per structure, over all ranks.
 
@@ -72,7 +78,3 @@ def to_local(x: Tensor) -> Tensor:
     """The plain tensor that this rank holds, also where ``x`` is a ``DTensor``."""
     local = getattr(x, "to_local", None)
     return x if local is None else local()
-
-
-for _verb in (refresh_neighbors, scatter_to_owners, sum_into_owners, system_sum):
-    setattr(_verb, "_torchdynamo_disable", True)  # noqa: B010 - compiled code breaks off around a collective

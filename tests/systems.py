@@ -145,7 +145,7 @@ class Run:
 def simulate(
     atoms: Atoms, model: ForceModel, integrator: Integrator, n_steps: int, watch: int = 0,
     comm: Comm | None = None, skin: float = 1.0, mobile: np.ndarray | None = None, observers: Sequence[Observer] = (),
-    backend: Backend | None = None, check_every: int = 1,
+    backend: Backend | None = None, check_every: int = 1, strategy: str = "auto",
 ) -> Run:  # fmt: skip
     """Run the program's own loop in this process; look at every ``watch``-th step, or at the first and last alone.
 
@@ -168,7 +168,7 @@ def simulate(
 
     domain = Domain(comm, model.cutoff, skin, check_every, backend or NumbaBackend())
     state.move_to(domain.backend.device)
-    with Scope(model, domain, len(atoms)) as scope:
+    with Scope(model, domain, len(atoms), choose_strategy(strategy, model)) as scope:
         motion = getattr(integrator, "motion", FREE)
         freedom = DegreesOfFreedom(mobile_of_all, is_at_zero, n_bonds=motion.n_constraints)
         sim = Simulation(state, domain, scope, integrator, freedom.count, motion)

@@ -11,7 +11,8 @@ from mdrun.context import DistributedContext
 from mdrun.fixed_shapes import GraphPadder, resolve_cap
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.graph_model import GraphModel, Needs
-from tests.own_models import force_model, net_of
+from mdrun.potentials.registry import Sum, compile_terms, load_model
+from tests.own_models import compiling, force_model, net_of
 from tests.ranks.builders import argon_liquid, copper_slab, gold_copper
 from tests.systems import evaluate, simulate
 from tests.test_graph_model import graph_of
@@ -29,10 +30,11 @@ def test_a_capacity_grows_on_overflow_by_strides_and_never_shrinks():
 
 
 def test_what_is_filled_up_contributes_nothing():
-    atoms, padder = gold_copper(), GraphPadder()
+    atoms, padder = gold_copper(), GraphPadder(29)
     net = net_of(atoms)
     graph = graph_of(atoms, 5.0)
     padded = padder.pad(graph, {"edges": 20000, "owned": 256, "ghosts": 64})
+    assert set(padded.numbers.tolist()) == {29, 79}
     assert (padded.n_edges, padded.n_owned, padded.n_nodes) == (20000, 256, 320)
     assert (padded.receivers.diff() >= 0).all()
     energies = padder.unpad(net.forward(padded), graph.n_owned)
@@ -43,18 +45,31 @@ def test_what_is_filled_up_contributes_nothing():
     torch.testing.assert_close(padder.restore(padded.positions, graph, padded), graph.positions, rtol=0, atol=0)
 
 
-def compiled(atoms, cutoff: float = 5.0) -> GraphModel:
-    model = force_model(atoms, net_of(atoms, cutoff), Needs(compiles=True))
-    model.wants_compiling, model.compiler = True, "aot_eager"
-    return model
-
-
 @pytest.mark.parametrize("build", [gold_copper, copper_slab])
 def test_a_compiled_model_gives_the_same_forces(build):
     atoms = build()
-    plain, padded = evaluate(atoms, force_model(atoms, net_of(atoms))), evaluate(atoms, compiled(atoms))
+    plain, padded = (
+        evaluate(atoms, force_model(atoms, net_of(atoms))),
+        evaluate(atoms, compiling(atoms, net_of(atoms), Needs(compiles=True))),
+    )
     assert padded.energy == pytest.approx(plain.energy, rel=1e-12)
     np.testing.assert_allclose(padded.forces, plain.forces, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("needs", "why"),
+    [
+        (Needs(), "does not declare"),
+        (Needs(compiles=True, direct_forces=True), "no gradient"),
+        (Needs(compiles=True, all_nodes=True), "a graph of its own"),
+    ],
+)
+def test_the_user_is_told_before_the_run_why_a_model_is_not_compiled(needs, why):
+    atoms = gold_copper()
+    model = force_model(atoms, net_of(atoms), needs)
+    (reason,) = compile_terms(Sum([model, load_model("zbl:inner=4,outer=6", (29, 79))]), "cpu")[:1]
+    assert why in reason
+    assert not model.is_compiled_here
 
 
 @pytest.mark.slow
@@ -68,10 +83,7 @@ def test_after_warm_up_nothing_is_compiled_anew_in_a_thousand_steps_of_a_liquid(
             counts.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
             return found
 
-    net = net_of(atoms, 6.0)
-    net.needs = Needs(compiles=True)
-    model = Counting(net, (18,), "net")
-    model.wants_compiling, model.compiler = True, "aot_eager"
+    model = compiling(atoms, net_of(atoms, 6.0), Needs(compiles=True), Counting)
     torch._dynamo.reset()
     run = simulate(atoms, model, VelocityVerlet(5 * units.FS), 1100, comm=None, skin=0.5)
     assert run.sim.domain.counts.rebuilds > 5

@@ -52,6 +52,7 @@ class HaloMeta:
         send_indices: (sum(send_sizes),) owned rows that other ranks, or this one's own images, mirror.
         send_sizes: rows sent to each rank.
         recv_sizes: rows received from each rank, in rank order: ghost rows are sorted by owner.
+        n_spare: of the owned rows, those at the end that are no atoms, where shapes are fixed.
     """
 
     n_owned: int
@@ -59,6 +60,7 @@ class HaloMeta:
     send_indices: Tensor
     send_sizes: list[int]
     recv_sizes: list[int]
+    n_spare: int = 0
 
 
 def plan_halo(

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mdrun.compiler import compiled_for_each_shape
 from mdrun.context import DistributedContext, current_dd_context
 from mdrun.domain import Domain
 from mdrun.errors import InputError
@@ -37,7 +38,8 @@ class Needs:
             all layers reach are computed here too.
         owned_first: it computes the first rows of a graph, so owned nodes have to be those.
         all_nodes: it builds its own graph, from the positions of all atoms.
-        compiles: ``forward`` may be compiled, and is where ``--compile`` asks for it.
+        compiles: ``forward`` may be compiled, and is where ``--compile`` asks for it; not with ``all_nodes`` nor with
+            ``direct_forces``.
         direct_forces: ``forward`` returns (energies, forces (n_owned, 3) eV/Å) or, with (3, 3) eV of the owned nodes'
             share of -dE/dstrain, (energies, forces, virial): forces that are no energy's gradient.
         dtypes: that it computes in; the first where what ``--precision`` asks for isn't among them.
@@ -172,8 +174,9 @@ class GraphModel:
             self._refuse_stale_neighbors(domain, EXCHANGES.n_asked - n_before)
             if self.needs.direct_forces:
                 return self._as_told(answer, evaluation.graph, totals)
-            energy = self._energy(answer, evaluation.graph)
-            return self._differentiate(energy, evaluation, totals)
+            energy = self._energy(answer, evaluation.graph, domain.n_owned)
+            forces = self._differentiate(energy, evaluation, totals)
+            return replace(forces, forces=forces.forces[: domain.n_owned])
 
     def _refuse_stale_neighbors(self, domain: Domain, n_exchanges: int) -> None:
         """Every rank asks as often, so all end here.
@@ -193,21 +196,26 @@ class GraphModel:
     @property
     def is_compiled_here(self) -> bool:
         """Whether graphs are padded to fixed shapes and go through compiled code."""
-        return self.wants_compiling and self.may_compile
+        return self.wants_compiling and self.why_not_compiled is None
 
     @property
-    def may_compile(self) -> bool:
-        return self.needs.compiles and not self.needs.direct_forces
+    def why_not_compiled(self) -> str | None:
+        """In words; None where ``--compile`` does it."""
+        if not self.needs.compiles:
+            return "it does not declare that it compiles"
+        if self.needs.direct_forces:
+            return "its forces are no gradient of its energy"
+        return "it builds a graph of its own, which nobody can fill up" if self.needs.all_nodes else None
 
     def _compiled_forward(self, graph: Graph) -> Tensor:
         """Energies of the owned nodes, of a graph whose shapes seldom change."""
         context = current_dd_context()
-        padder = context.graph_padder = context.graph_padder or GraphPadder()
+        padder = context.graph_padder = context.graph_padder or GraphPadder(self._numbers[0])
         padded = context.maybe_pad_graph(graph)
         if context.halo_meta is not None:
             context.halo_meta = padder.pad_meta(context.halo_meta, padded)
         if self._compiled is None:
-            self._compiled = torch.compile(self.model.forward, dynamic=False, backend=self.compiler)
+            self._compiled = compiled_for_each_shape(self.model.forward, self.compiler)
         energies = self._compiled(padded)
         if context.halo_meta is not None:
             context.halo_meta = self._view.nodes.halo_meta
@@ -215,7 +223,7 @@ class GraphModel:
 
     def _choose_nodes(self, domain: Domain) -> Nodes:
         is_wide = self.needs.reach == "wide" and domain.comm.size > 1  # one rank owns what its layers reach
-        return current_dd_context().strategy.nodes(domain, is_wide)
+        return current_dd_context().strategy.nodes(domain, is_wide, self.is_compiled_here)
 
     def _place(self, device: torch.device) -> None:
         if self._placed != (device, self.dtype):
@@ -225,11 +233,11 @@ class GraphModel:
 
     def _as_told(self, told: tuple[Tensor, ...], graph: Graph, totals: bool) -> Forces:
         energies, forces, *virials = told
-        energy = float(self._energy(energies, graph)) if totals else None
+        energy = float(self._energy(energies, graph, graph.n_owned)) if totals else None
         return Forces(forces.double(), energy, virials[0].double().cpu() if totals and virials else None)
 
-    def _energy(self, energies: Tensor, graph: Graph) -> Tensor:
-        """() float64 eV, of the owned nodes."""
+    def _energy(self, energies: Tensor, graph: Graph, n_atoms: int) -> Tensor:
+        """() float64 eV, of the owned nodes; the first ``n_atoms`` of them are atoms."""
         if energies.ndim == 2 and energies.shape[1] == 1:
             energies = energies[:, 0]
         if energies.shape == (graph.n_nodes,):
@@ -239,7 +247,7 @@ class GraphModel:
                 f"model {self.name} returned energies of shape {tuple(energies.shape)}; one for each of "
                 f"{graph.n_nodes} nodes, or of the {graph.n_owned} owned ones, was expected"
             )
-        return energies.sum(dtype=torch.float64)
+        return energies[:n_atoms].sum(dtype=torch.float64)
 
     def _differentiate(self, energy: Tensor, evaluation: Evaluation, totals: bool) -> Forces:
         strain = evaluation.strain

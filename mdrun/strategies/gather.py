@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from mdrun.comm import Comm
-from mdrun.context import DistributedContext, GatherMeta
+from mdrun.context import DistributedContext, GatherMeta, current_dd_context
 from mdrun.decompose.halo import HaloMeta, refresh
 from mdrun.domain import Domain
+from mdrun.fixed_shapes import resolve_cap
 from mdrun.nodes import Nodes, origins_of_ghosts
 from mdrun.strategies.halo import HaloPolicy, HaloStrategy
 from mdrun.strategies.names import PARTITION, REPLICATE
@@ -59,9 +60,13 @@ class NodePartition(HaloStrategy):
     cap_atoms = False
     has_wide = False
 
-    def nodes(self, domain: Domain, is_wide: bool) -> Nodes:
-        n, comm, device = domain.n_owned, domain.comm, domain.backend.device
+    def nodes(self, domain: Domain, is_wide: bool, is_capped: bool = False) -> Nodes:
+        comm, device = domain.comm, domain.backend.device
         sizes = domain.owned_by_rank.tolist()
+        if is_capped:  # all ranks alike, so that each one's nodes begin where they did
+            sizes = [resolve_cap("owned", max(sizes) + 1, current_dd_context())] * comm.size
+        n = sizes[comm.rank]
+        n_spare = n - domain.n_owned
         begins = [sum(sizes[:rank]) for rank in range(comm.size)]
         begin, n_global = begins[comm.rank], sum(sizes)
         everyone = torch.arange(n_global, device=device)  # by number: rank after rank
@@ -74,18 +79,20 @@ class NodePartition(HaloStrategy):
             send_indices=torch.arange(n, device=device).repeat(len(others)),
             send_sizes=[n if rank in others else 0 for rank in range(comm.size)],
             recv_sizes=[sizes[rank] if rank in others else 0 for rank in range(comm.size)],
+            n_spare=n_spare,
         )
         offset = begin if self.in_one_order else 0
         policy = GatherPolicy(comm, meta, place if self.in_one_order else None, offset)
 
         origins = origins_of_ghosts(domain)
         number = torch.arange(begin, begin + domain.n_padded, device=device)
-        number[n:] = torch.tensor(begins, device=device)[origins.rank] + origins.row
+        number[domain.n_owned :] = torch.tensor(begins, device=device)[origins.rank] + origins.row
         shifts = torch.zeros((domain.n_padded, 3), dtype=torch.float64, device=device)
-        shifts[n:] = origins.shifts
+        shifts[domain.n_owned :] = origins.shifts
 
-        def spread(values: Tensor) -> Tensor:
-            gathered = refresh(values[:n].contiguous(), meta, comm)
+        def spread(values: Tensor, filling: float = 0) -> Tensor:
+            spare = values.new_full((n_spare, *values.shape[1:]), filling)
+            gathered = refresh(torch.cat([values[: domain.n_owned], spare]), meta, comm)
             return gathered.index_select(0, place) if self.in_one_order else gathered
 
         return Nodes(

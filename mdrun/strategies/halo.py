@@ -59,7 +59,9 @@ class HaloPolicy:
                 f"system_sum takes {owned} owned or {meta.n_padded} padded rows of values and as many indices, "
                 f"not {len(values)} and {len(index)}"
             )
-        local = values.new_zeros((n, *values.shape[1:])).index_add(0, self.owned(index, meta), self.owned(values, meta))
+        atoms = slice(owned - meta.n_spare)
+        index, values = self.owned(index, meta)[atoms], self.owned(values, meta)[atoms]
+        local = values.new_zeros((n, *values.shape[1:])).index_add(0, index, values)
         return _SumOverRanks.apply(local, self.comm)
 
 
@@ -134,8 +136,13 @@ class HaloStrategy:
         if context.halo_config is not None:
             context.halo_config.process_group = None
 
-    def nodes(self, domain: Domain, is_wide: bool) -> Nodes:
-        """Of the graph until the next rebuild; a collective."""
+    def nodes(self, domain: Domain, is_wide: bool, is_capped: bool = False) -> Nodes:
+        """Of the graph until the next rebuild; a collective.
+
+        Args:
+            is_capped: shapes are to be fixed. Where the graph's padder doesn't cap atoms (``cap_atoms``), nodes are
+                filled up here.
+        """
         return padded_nodes(domain) if is_wide else unique_nodes(domain)
 
     def publish(self, context: DistributedContext, domain: Domain) -> None:

@@ -102,6 +102,7 @@ def model_of(kind: str, atoms: Atoms, precision: str) -> ForceModel:
 SEVENNETS: dict[str, tuple[str, dict[str, str]]] = {
     "sevennet": ("7net-0", {}),
     "sevennet modal": ("7net-MF-0", {"modal": "PBE"}),
+    "sevennet l3i5": ("7net-l3i5", {}),  # the largest: minutes
 }
 
 
@@ -170,5 +171,6 @@ CALCULATORS: dict[str, Callable[[], Calculator]] = {
     "mace": _mace_calculator,
     "sevennet": lambda: _sevennet_calculator("sevennet"),
     "sevennet modal": lambda: _sevennet_calculator("sevennet modal"),
+    "sevennet l3i5": lambda: _sevennet_calculator("sevennet l3i5"),
     "chgnet": _chgnet_calculator,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from mdrun.errors import InputError
 from mdrun.potentials.base import UnknownSpecies
 from mdrun.potentials.registry import load_model
 from tests.ranks.builders import argon_liquid
+from tests.ranks.jobs.packages import EXPORTED
+from tests.ranks.launcher import launch
 from tests.systems import evaluate
 
 
@@ -27,6 +31,22 @@ def test_an_exported_model_gives_what_its_own_calculator_gives_and_says_how_far_
     np.testing.assert_allclose(found.stress, atoms.get_stress(voigt=False), rtol=0, atol=1e-13)
     with pytest.raises(UnknownSpecies, match="Kr"):
         load_model(f"metatomic:{tmp_path / 'pairs.pt'}", (36,))
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_an_exported_model_gives_on_several_ranks_what_it_gives_on_one(n_ranks):
+    pytest.importorskip("metatomic_ase", reason="pip install 'mdrun[metatomic]'")
+    one, many = (_found_on(n) for n in (1, n_ranks))
+    for name in EXPORTED:
+        for what, close in (("energy", 1e-10), ("forces", 1e-12)):
+            np.testing.assert_allclose(many[f"{name}/own/{what}"], one[f"{name}/own/{what}"], rtol=0, atol=close)
+        # With ghosts from too near the comparison fails: so it would tell.
+        assert np.abs(many[f"{name}/short/forces"] - one[f"{name}/own/forces"]).max() > 1e-4
+
+
+@lru_cache
+def _found_on(n_ranks: int) -> dict[str, np.ndarray]:
+    return {key.removeprefix("metatomic/"): value for key, value in launch(n_ranks, "metatomic").items()}
 
 
 def test_a_model_file_that_is_not_there_is_refused():

@@ -12,11 +12,13 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from tests.models.packages import PACKAGES, SYSTEMS, rocksalt, truth_of
+from mdrun.errors import InputError
+from mdrun.strategies.choice import choose_strategy
+from tests.models.packages import PACKAGES, SYSTEMS, model_of, rocksalt, truth_of
 from tests.ranks.launcher import launch
 
 RANKS = (1, 2, 3, 4)
-CLOSE = {"double": 1e-10, "single": 2e-5}  # eV/Å
+CLOSE = {"double": 1e-10, "single": 2e-5, "partition": 1e-10}  # eV/Å; the node partition, in double precision
 Found = dict[str, np.ndarray]
 
 kinds = pytest.mark.parametrize("kind", PACKAGES)
@@ -92,6 +94,25 @@ def test_exchanges_are_named_for_what_they_carry(kind):
     if kind == "chgnet":  # what a bond convolution says follows that of the atoms
         layers = ["ends of bonds", *(name for n in (1, 2, 3) for name in (f"bonds {n}", f"layer {n + 1}"))]
     assert found_on(2, kind)["exchanges"].tolist() == [*layers, "forces"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_ranks", RANKS[:3])
+def test_the_largest_sevennet_gives_what_its_own_calculator_gives(n_ranks):
+    found, expected = found_on(n_ranks, "sevennet l3i5"), truth("sevennet l3i5", "rocksalt")
+    assert float(found["energy"]) == pytest.approx(expected.energy, rel=0, abs=1e-9)
+    np.testing.assert_allclose(found["forces"], expected.forces, rtol=0, atol=CLOSE["double"])
+    np.testing.assert_allclose(found["stress"], expected.stress, rtol=0, atol=CLOSE["double"])
+    if n_ranks > 1:
+        assert np.abs(found["stale/forces"] - expected.forces).max() > 1e-3
+
+
+@kinds
+def test_a_strategy_that_has_a_ranks_atoms_elsewhere_than_first_is_refused(kind):
+    model = model_of(kind, rocksalt(), "double")
+    with pytest.raises(InputError, match="computes the first rows of a graph"):
+        choose_strategy("replicate", model)
+    assert choose_strategy("partition", model).name == "partition"
 
 
 def test_sevennet_moves_atoms_alike_on_one_rank_and_on_three():

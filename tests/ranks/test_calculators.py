@@ -18,6 +18,8 @@ def test_an_ase_calculator_with_a_reach_gives_on_three_ranks_what_it_gives_by_it
         for kind in ("reach", "itself"):
             assert float(found[f"{name}/{kind}/energy"]) == pytest.approx(atoms.get_potential_energy(), rel=1e-11)
             np.testing.assert_allclose(found[f"{name}/{kind}/forces"], atoms.get_forces(), rtol=0, atol=1e-11)
+        short = np.abs(found[f"{name}/short/forces"] - atoms.get_forces()).max()
+        assert short > 1e-4  # so that this comparison would tell of neighbours that are not there
     refusal = str(found["refusal"])
     assert "one rank alone" in refusal
     assert "receptive_field" in refusal

@@ -7,20 +7,24 @@ import pytest
 import torch
 
 from tests.ranks.cases import PROBED
-from tests.ranks.jobs.verbs import N_STRUCTURES, feature
+from tests.ranks.jobs.verbs import KINDS, N_STRUCTURES, STRATEGIES, feature
 
 ALL = (1, 2, 3, 4, 5)
-everywhere = pytest.mark.parametrize(("name", "n_ranks"), [(name, n) for name in PROBED for n in ALL])
+everywhere = pytest.mark.parametrize(
+    ("name", "kind", "n_ranks"), [(name, kind, n) for name in PROBED for kind in KINDS for n in ALL]
+)
 
 
 class Gathered:
     """What the probes of all ranks saw. Rows of atoms are looked up by id, ghosts like owners."""
 
-    def __init__(self, found: dict[str, np.ndarray], name: str) -> None:
-        self.rows = {k.split("/")[-1]: v for k, v in found.items() if k.startswith(f"verbs/{name}/rows/")}
-        self.owned = {k.split("/")[-1]: v for k, v in found.items() if k.startswith(f"verbs/{name}/owned/")}
-        self.totals = {k.split("/")[-1]: v for k, v in found.items() if k.startswith(f"verbs/{name}/totals/")}
-        self.n_owned, self.refusals = found[f"verbs/{name}/n_owned"].T
+    def __init__(self, found: dict[str, np.ndarray], name: str, kind: str) -> None:
+        def of(part: str) -> dict[str, np.ndarray]:
+            key = f"verbs/{name}/{kind}/{part}/"
+            return {k.removeprefix(key): v for k, v in found.items() if k.startswith(key)}
+
+        self.rows, self.owned, self.totals = of("rows"), of("owned"), of("totals")
+        self.n_owned, self.refusals = found[f"verbs/{name}/{kind}/n_owned"].T
         self.ids = self.rows["ids"].astype(int)
         self.is_owned = self.rows["is_owned"] == 1
         self.own_ids = self.ids[self.is_owned]
@@ -40,8 +44,8 @@ class Gathered:
 
 
 @pytest.fixture
-def seen(answers, name, n_ranks) -> Gathered:
-    return Gathered(answers(n_ranks), name)
+def seen(answers, name, kind, n_ranks) -> Gathered:
+    return Gathered(answers(n_ranks), name, kind)
 
 
 def close(found, expected) -> None:
@@ -120,6 +124,25 @@ def test_a_wrong_number_of_rows_is_refused_on_every_rank(seen):
     np.testing.assert_array_equal(seen.refusals, 4)
 
 
-def test_the_probes_met_empty_ranks(answers):
-    assert (Gathered(answers(5), "three atoms in the open").n_owned == 0).sum() == 2
-    assert (Gathered(answers(4), "one atom and its images").n_owned == 0).sum() == 3
+@everywhere
+def test_each_verb_and_its_adjoint_agree_on_every_product(seen):
+    """⟨A x, y⟩ = ⟨x, Aᵀ y⟩, sums over the rows of all ranks; of the sum, ⟨A x, y⟩ is one number for all ranks."""
+    x, y = feature(torch.from_numpy(seen.own_ids)).numpy(), seen.rows["weights"]
+    close((seen.rows["refreshed"] * y).sum(), (x * seen.owned["refresh_adjoint"]).sum())
+    p, z = seen.rows["partial"], seen.rows["scatter_weights"]
+    close((seen.rows["scattered"] * z).sum(), (p * seen.rows["scatter_adjoint"]).sum())
+    total = seen.totals["sums"][0]  # the slope of T² is Aᵀ 2 T
+    close(2 * (total * total).sum(), (seen.rows["values"] * seen.rows["sum_slope"]).sum())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_probes_met_empty_ranks(answers, kind):
+    assert (Gathered(answers(5), "three atoms in the open", kind).n_owned == 0).sum() == 2
+    assert (Gathered(answers(4), "one atom and its images", kind).n_owned == 0).sum() == 3
+
+
+@pytest.mark.parametrize("n_ranks", ALL)
+def test_the_probes_of_the_partition_and_the_replicate_met_every_atom_on_every_rank(answers, n_ranks):
+    for kind in STRATEGIES[1:]:
+        seen = Gathered(answers(n_ranks), "cell smaller than the cutoff", kind)
+        np.testing.assert_array_equal(np.bincount(seen.ids), n_ranks)

@@ -12,6 +12,7 @@ from tests.ranks.jobs import (
     bonds,
     calculators,
     charges,
+    compiled,
     dynamics,
     exchanges,
     halo,
@@ -56,6 +57,7 @@ JOBS: dict[str, Job] = {
     **packages.JOBS,
     "calculators": calculators.compute,
     "charges": charges.compute,
+    "compiled": compiled.compute,
     "exchanges": exchanges.compute,
     "strategies": strategies.compute,
     "bonds": bonds.compute,
@@ -72,4 +74,5 @@ ALWAYS = ("statics", "dynamics", "verbs", "halo", "charges", "rebuilds", "messag
 def jobs_on(n_ranks: int) -> str:
     """What is worth computing on so many ranks."""
     more = {3: ("pressure",), 5: ()}.get(n_ranks, ("pressure", "casebook", "langevin", "users"))
-    return ",".join((*ALWAYS, *more, *(["relaxing", "bonds"] if n_ranks <= 3 else [])))
+    more = (*more, *(["compiled"] if n_ranks <= 4 else []), *(["relaxing", "bonds"] if n_ranks <= 3 else []))
+    return ",".join((*ALWAYS, *more))

@@ -36,23 +36,24 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
     for name, build in SYSTEMS.items():
         atoms = build()
         species = species_of(atoms)
-        reach = _evaluate(atoms, load_model(f"{SPEC},reach={REACH}", species), comm)
-        itself = _evaluate(atoms, load_model(OWN, species), comm)
-        for kind, (energy, forces) in (("reach", reach), ("itself", itself)):
-            found[f"{name}/{kind}/energy"], found[f"{name}/{kind}/forces"] = np.array(energy), forces
+        reach = evaluate_without_virial(atoms, load_model(f"{SPEC},reach={REACH}", species), comm)
+        short = evaluate_without_virial(atoms, load_model(f"{SPEC},reach={REACH / 4}", species), comm)
+        itself = evaluate_without_virial(atoms, load_model(OWN, species), comm)
+        for kind, (energy, forces) in (("reach", reach), ("itself", itself), ("short", short)):
+            found[f"{name}/{kind}/energy"], found[f"{name}/{kind}/forces"] = energy, forces
     try:
-        _evaluate(atoms, load_model(SPEC, species), comm)
+        evaluate_without_virial(atoms, load_model(SPEC, species), comm)
     except InputError as error:  # on every rank, at the same place
         found["refusal"] = np.array(str(error))
     return found
 
 
-def _evaluate(atoms: Atoms, model: ForceModel, comm: Comm) -> tuple[float, np.ndarray]:
-    """Energy and, on rank 0, forces in input order. The virial is not known of clusters."""
+def evaluate_without_virial(atoms: Atoms, model: ForceModel, comm: Comm) -> tuple[np.ndarray, np.ndarray]:
+    """Energy and, on rank 0, forces in input order. The virial is not known of what calculators see on several."""
     state, domain = state_of(atoms, comm), Domain(comm, model.cutoff, 0.5)
     with Scope(model, domain, len(atoms)) as scope:
         domain.follow(state)
         forces = scope(domain, totals=True)
         gathered = by_id(state, forces.forces, comm)
         energy = comm.all_sum(torch.tensor([forces.energy], dtype=torch.float64))
-    return float(energy), np.empty((0, 3)) if gathered is None else gathered
+    return np.array(float(energy)), np.empty((0, 3)) if gathered is None else gathered

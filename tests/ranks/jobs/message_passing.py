@@ -17,7 +17,7 @@ from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.graph_model import Needs
 from mdrun.potentials.precision import PRECISIONS
 from mdrun.potentials.registry import Sum, load_model
-from tests.own_models import force_model, net_of
+from tests.own_models import compiling, force_model, net_of
 from tests.ranks.builders import (
     TETRAHEDRON,
     argon_liquid,
@@ -107,8 +107,7 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
         zbl = load_model("zbl:inner=4,outer=6", species_of(atoms))  # farther than the net
         models["sum"] = Sum([force_model(atoms, net_of(atoms)), zbl])
         if name in COMPILED:
-            models["compiled"] = force_model(atoms, net_of(atoms), Needs(compiles=True))
-            models["compiled"].wants_compiling, models["compiled"].compiler = True, "aot_eager"
+            models["compiled"] = compiling(atoms, net_of(atoms), Needs(compiles=True))
         models |= {kind: force_model(atoms, net_of(atoms)) for kind in STRATEGIES}
         for kind, model in models.items():
             result = evaluate(atoms, model, comm, strategy=kind if kind in STRATEGIES else "auto")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
+from ase import Atoms
 from torch import Tensor
 
 from mdrun import current_dd_context, units
@@ -14,11 +17,15 @@ from mdrun.comm import Comm
 from mdrun.exchanges import EXCHANGES
 from mdrun.integrate.verlet import VelocityVerlet
 from mdrun.potentials.graph_model import GraphModel
+from mdrun.potentials.registry import load_model
 from tests.models.packages import PACKAGES, SYSTEMS, model_of, rocksalt
+from tests.ranks.builders import icosahedron
+from tests.ranks.jobs.calculators import evaluate_without_virial
 from tests.ranks.jobs.gathering import on_each_rank
-from tests.systems import evaluate, simulate
+from tests.systems import evaluate, pfcc, simulate
 
 N_STEPS = 50
+EXPORTED: dict[str, Callable[[], Atoms]] = {"crystal": lambda: pfcc(4, 4, 4), "cluster": lambda: icosahedron(60.0)}
 
 
 def _job(kind: str) -> Callable[[Comm], dict[str, np.ndarray]]:
@@ -33,6 +40,11 @@ def _job(kind: str) -> Callable[[Comm], dict[str, np.ndarray]]:
                 found[f"{key}/energy"], found[f"{key}/forces"] = np.array(result.energy), result.forces
                 if atoms.pbc.all():
                     found[f"{key}/stress"] = result.stress
+            by_partition = evaluate(atoms, model_of(kind, atoms, "double"), comm, strategy="partition")
+            found[f"{name}/partition/energy"] = np.array(by_partition.energy)
+            found[f"{name}/partition/forces"] = by_partition.forces
+            if atoms.pbc.all():
+                found[f"{name}/partition/stress"] = by_partition.stress
         atoms = rocksalt()
         model = model_of(kind, atoms, "double")
         with _stale(kind):
@@ -89,6 +101,36 @@ def _counting(kind: str, model: GraphModel) -> Iterator[list[int]]:
             handle.remove()
 
 
+def _large(comm: Comm) -> dict[str, np.ndarray]:
+    """SevenNet with features up to l = 3."""
+    atoms = rocksalt()
+    result = evaluate(atoms, model_of("sevennet l3i5", atoms, "double"), comm)
+    with _stale("sevennet"):
+        stale = evaluate(atoms, model_of("sevennet l3i5", atoms, "double"), comm)
+    return {
+        "energy": np.array(result.energy),
+        "forces": result.forces,
+        "stress": result.stress,
+        "stale/forces": stale.forces,
+    }
+
+
+def _exported(comm: Comm) -> dict[str, np.ndarray]:
+    """A metatomic model, with its own reach and with one that falls short of it."""
+    from tests.models.exported import RANGE, export
+
+    found = {}
+    with tempfile.TemporaryDirectory() as directory:
+        export(Path(directory) / "pairs.pt")
+        for name, build in EXPORTED.items():
+            model = load_model(f"metatomic:{directory}/pairs.pt", (18,))
+            for kind, reach in (("own", RANGE), ("short", RANGE / 4)):
+                model.reach = reach
+                result = evaluate_without_virial(build(), model, comm)
+                found[f"{name}/{kind}/energy"], found[f"{name}/{kind}/forces"] = result
+    return found
+
+
 def _moving(comm: Comm) -> dict[str, np.ndarray]:
     """SevenNet's rocksalt at 600 K."""
     from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
@@ -102,4 +144,4 @@ def _moving(comm: Comm) -> dict[str, np.ndarray]:
 
 
 JOBS: dict[str, Callable[[Comm], dict[str, np.ndarray]]] = {kind: _job(kind) for kind in PACKAGES}
-JOBS["moving sevennet"] = _moving
+JOBS |= {"moving sevennet": _moving, "sevennet l3i5": _large, "metatomic": _exported}

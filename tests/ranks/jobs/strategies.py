@@ -15,7 +15,7 @@ from mdrun.potentials.graph_model import Needs
 from mdrun.potentials.registry import Sum, load_model
 from mdrun.scope import Scope
 from mdrun.strategies.choice import STRATEGIES, choose_strategy
-from tests.own_models import force_model, net_of
+from tests.own_models import compiling, force_model, net_of
 from tests.ranks.builders import copper_small_cell, gold_copper, icosahedron
 from tests.ranks.jobs.gathering import on_each_rank
 from tests.ranks.jobs.message_passing import SYSTEMS
@@ -72,7 +72,10 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
     found = _nodes(comm)
     for name, build in WIDE_SYSTEMS.items():
         atoms = build()
-        models = {"wide": force_model(atoms, Embedded(WIDE)), "compiled": _compiled(atoms)}
+        models = {
+            "wide": force_model(atoms, Embedded(WIDE)),
+            "compiled": compiling(atoms, Embedded(WIDE), Needs("wide", compiles=True)),
+        }
         for kind, model in models.items():
             found |= _of(f"{name}/{kind}", atoms, model, comm)
     atoms = icosahedron(60.0)
@@ -85,12 +88,6 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
     except InputError as error:  # on every rank, at the same place
         found["forgotten"] = np.array(str(error))
     return found
-
-
-def _compiled(atoms: Atoms) -> ForceModel:
-    model = force_model(atoms, Embedded(Needs(reach="wide", compiles=True)))
-    model.wants_compiling, model.compiler = True, "aot_eager"
-    return model
 
 
 def _of(key: str, atoms: Atoms, model: ForceModel, comm: Comm) -> dict[str, np.ndarray]:
