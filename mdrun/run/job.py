@@ -28,6 +28,7 @@ from mdrun.run.directory import BLOWUP, CHECKPOINT, CONFIG, STOP, RunDirectory, 
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
 from mdrun.run.outputs import Columns, Outputs
+from mdrun.run.own_structure import keep_structure, own_structure
 from mdrun.run.pulse import Pulse
 from mdrun.run.ranks import (
     Balance,
@@ -91,11 +92,17 @@ class Job(Witness):
 
     looks_late: bool | None = None  # what the backend does by default
     takes_averages = True
+    goes_on = True  # some day, from its directory
 
-    def __init__(self, settings: Settings, comm: Comm, listener: Listener) -> None:
+    def __init__(self, settings: Settings, comm: Comm, listener: Listener, follows_file: bool = True) -> None:
+        """
+        Args:
+            follows_file: where it goes on, the structure's file must be of the same structure still.
+        """
         self.settings = settings
         self.comm = comm
         self.listener = listener
+        self.follows_file = follows_file
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
         self.signals = Signals(comm.rank)  # inert; whoever runs the process puts its own here
@@ -137,6 +144,8 @@ class Job(Witness):
             self.directory.take_over()
             with writing(self.directory.path / CONFIG):
                 write_config(to_be_kept(settings), self.directory.path / CONFIG)
+            if past is None and self.goes_on:
+                shared = keep_structure(self.directory.path, structure, shared)
         shared, checkpoint, self.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
         if state is None:
             state = empty_state(shared)
@@ -197,15 +206,19 @@ class Job(Witness):
             self.directory = past.directory
             self.settings = settings = as_it_was(self.settings, past.checkpoint)
             allowed = (settings.allow_changes or "").replace("-", "_").split(",")
-            past = replace(past, notes=(*past.notes, *refuse_changes(settings, past.checkpoint, allowed)))
+            notes = refuse_changes(settings, past.checkpoint, allowed)
+            path = past.directory.path
+            self._atoms, others = own_structure(path, settings, past.checkpoint, self.follows_file)
+            past = replace(past, notes=(*past.notes, *notes, *others))
         return past
 
     def _read(self) -> tuple[Shared, State, Structure]:
-        return read_input(self.settings)
+        return read_input(self.settings, self._atoms)
 
     def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
         """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
-        take_up(state, past.checkpoint, shared.settings.structure)
+        assert self._atoms is not None
+        take_up(state, past.checkpoint, self._atoms.path)
         origin = origin_of(shared.settings, past.checkpoint)
         return replace(shared, velocities="from the checkpoint", notes=past.notes, origin=origin)
 
