@@ -1,7 +1,8 @@
 """``structure.npz``: the structure as a run read it, so that it goes on whatever becomes of the file that it was in.
 
-Arrays: ``column_0``, .. of each atom and ``info_0``, .. of the frame, whose names ``meta`` has; ``cell``, ``pbc``,
+Arrays: ``column_0``, .. of each atom and ``info_12``, .. of the frame, whose names ``meta`` has; ``cell``, ``pbc``,
 ``mobile``, ``masses`` and ``charges`` as ``Structure`` has them; ``pairs``, ``shifts`` and ``lengths`` of its bonds.
+Columns of words are objects in memory, and none in the file.
 """
 
 from __future__ import annotations
@@ -60,15 +61,19 @@ def keep(path: Path, structure: Structure, digest: str) -> None:
         "shifts": bonds.shifts,
         "lengths": bonds.lengths,
     }
-    for number, (name, values) in enumerate(atoms.arrays.items()):
-        if not isinstance(name, str) or values.dtype.kind not in KINDS:
+    columns = atoms.arrays
+    words = [name for name, values in columns.items() if values.dtype.hasobject]  # as ASE reads them
+    for number, (name, values) in enumerate(columns.items()):
+        arrays[f"column_{number}"] = kept = values.astype(str) if name in words else values
+        is_whole = name not in words or (set(map(type, values.flat)) == {str} and (kept.astype(object) == values).all())
+        if not isinstance(name, str) or kept.dtype.kind not in KINDS or not is_whole:
             raise Unkeepable(f"column {str(name)[:40]} is of type {values.dtype}")
-        arrays[f"column_{number}"] = values
     info = [[_encoded(name, arrays), _encoded(value, arrays)] for name, value in atoms.info.items()]
     meta = {
         "format": FORMAT,
         "digest": digest,
-        "columns": list(atoms.arrays),
+        "columns": list(columns),
+        "words": words,
         "info": info,
         "has_velocities": structure.has_velocities,
     }
@@ -121,6 +126,9 @@ def _atoms(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Atoms:
     for name, shape in (("positions", (n, 3)), ("momenta", (n, 3)), ("masses", (n,)), ("initial_charges", (n,))):
         if name in columns:
             _of(columns, name, "f", shape)
+    for name in meta["words"]:
+        _demand(columns[name].dtype.kind == "U", f"column {name[:40]} is of no words")
+        columns[name] = columns[name].astype(object)
     _demand(isinstance(info, list), "its info is no list")
     atoms = Atoms(cell=_of(arrays, "cell", "f", (3, 3)), pbc=_of(arrays, "pbc", "b", (3,)))
     atoms.arrays = columns

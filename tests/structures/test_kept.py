@@ -41,9 +41,14 @@ def rich() -> Atoms:
     return atoms
 
 
+def salt() -> Atoms:
+    return crystal("NaCl", [(0, 0, 0), (0.5, 0.5, 0.5)], spacegroup=225, cellpar=[5.64] * 3 + [90] * 3)
+
+
 STRUCTURES: dict[str, tuple[Any, str]] = {
     "rich": (rich, "a.traj"),
-    "space group": (lambda: crystal("NaCl", [(0, 0, 0), (0.5, 0.5, 0.5)], spacegroup=225, cellpar=[5.64] * 3 + [90] * 3), "a.cif"),
+    "rich text": (rich, "a.extxyz"),
+    "space group": (salt, "a.cif"),
     "molecule": (lambda: molecule("H2O"), "a.extxyz"),
     "protein": (lambda: molecule("CH3CH2OH", vacuum=4), "a.pdb"),
     "one atom": (lambda: Atoms("Ar", cell=[6, 6, 6], pbc=True), "a.vasp"),
@@ -53,9 +58,14 @@ STRUCTURES: dict[str, tuple[Any, str]] = {
 @pytest.fixture(params=STRUCTURES)
 def structure(request, tmp_path) -> Structure:
     make, name = STRUCTURES[request.param]
-    ase.io.write(tmp_path / name, make())
+    atoms = make()
+    if name == "a.extxyz" and request.param != "molecule":
+        atoms.info = {}
+        atoms.set_array("label", np.array(["O1", "H", "é", "O2", "x", "H_b", "Ar"]))
+        atoms.set_constraint(atoms.constraints[:2])
+    ase.io.write(tmp_path / name, atoms)
     found = load_structure(tmp_path / name, freeze=None if request.param == "one atom" else "0")
-    if request.param == "rich":  # the file has not got all of it
+    if "rich" in request.param:  # no file has all of it
         found.atoms.info = make().info
     return found
 
@@ -69,6 +79,8 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(same(a, b) for a, b in pairs)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray) and one.dtype.hasobject:
+        return one.dtype == other.dtype and same(one.tolist(), other.tolist())
     if isinstance(one, np.ndarray | np.generic):
         return one.dtype == other.dtype and np.array_equal(one, other)
     return bool(one == other) or (one != one and other != other)
@@ -88,19 +100,19 @@ def test_it_comes_back_as_it_was(structure, tmp_path):
         assert same(getattr(back, name), getattr(structure, name)), name
     for name in ("pairs", "shifts", "lengths", "molecules"):
         assert same(getattr(back.bonds, name), getattr(structure.bonds, name)), name
-    assert [c.todict() for c in back.atoms.constraints] == [c.todict() for c in structure.atoms.constraints] or all(
-        np.array_equal(a.index, b.index) for a, b in zip(back.atoms.constraints, structure.atoms.constraints)
-    )
+    assert repr(back.atoms.constraints) == repr(structure.atoms.constraints)
     assert back.has_velocities == structure.has_velocities
     assert back.species == structure.species
 
 
-@pytest.mark.parametrize("what", ["info", "deep", "column", "name"])
+@pytest.mark.parametrize("what", ["info", "deep", "column", "objects", "name"])
 def test_what_has_no_place_without_pickle_is_not_kept(what, tmp_path):
     ase.io.write(tmp_path / "a.extxyz", molecule("H2O"))
     structure = load_structure(tmp_path / "a.extxyz")
     if what == "column":
-        structure.atoms.arrays["odd"] = np.array([{}, None, Path()], dtype=object)
+        structure.atoms.arrays["odd"] = np.array(["a", "b\0", "c"], dtype=object)
+    elif what == "objects":
+        structure.atoms.arrays["odd"] = np.array(["a", None, Path()], dtype=object)
     else:
         value = {"info": Path(), "deep": [1, {"a": {1, 2}}], "name": 1}[what]
         structure.atoms.info[Path() if what == "name" else "odd"] = value
