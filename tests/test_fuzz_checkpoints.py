@@ -1,4 +1,4 @@
-"""Checkpoints that were tampered with, and checkpoints that are whole but were made by an enemy."""
+"""Checkpoints and structures that were tampered with, and those that are whole but were made by an enemy."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import ase.io
 import numpy as np
 import pytest
 import torch
+from ase.build import molecule
+from ase.constraints import FixBondLengths
 from hypothesis import strategies as st
 
+from mdrun import npz
 from mdrun.backends.on_cpu import NumbaBackend
 from mdrun.comm import Comm
 from mdrun.domain import Domain
-from mdrun.errors import InputError
+from mdrun.errors import InputError, SimulationError
 from mdrun.integrate import kept
 from mdrun.integrate.base import Integrator
-from mdrun.run import simulation
+from mdrun.run import setup, simulation
 from mdrun.run.averages import Rows
 from mdrun.run.changes import as_it_was, refuse_changes
 from mdrun.run.checkpoint import FORMAT, DamagedCheckpoint, put_back, read_checkpoint, write_whole
@@ -28,10 +32,13 @@ from mdrun.run.history import MOST_STARTS, MOST_TEXT, Ending, Start
 from mdrun.run.resume import newest_checkpoint, take_up
 from mdrun.run.settings import Settings
 from mdrun.run.simulation import Simulation
+from mdrun.run.starting import give_velocities
 from mdrun.run.thermo import Thermometer
 from mdrun.scope import Scope
 from mdrun.state import FIELDS, State
-from tests.mutations import feed, hostile, mutations
+from mdrun.structures import load_structure
+from mdrun.structures.kept import keep, read_kept
+from tests.mutations import feed, feed_files, hostile, mutations
 from tests.systems import argon
 
 SETTINGS = Settings(
@@ -122,15 +129,13 @@ def test_a_checkpoint_that_was_tampered_with_is_refused(n_inputs, tmp_path):
 
 FILL = [0, -1, -2, 1, 3, 2**31 - 1, -(2**31)]
 ODD = [None, True, -1, 0, 10**30, 1.5, float("nan"), 1e308, "", "x", "lj", "é\0", [], [1], [[1, 2], [3]], {}, {"a": {}}]
-CHANGES = st.lists(
-    st.tuples(
-        st.sampled_from(list(contents())),
-        st.sampled_from(["fill", "nan", "huge", "dtype", "longer", "shorter", "flat", "gone", "text", "one"]),
-        st.sampled_from(FILL),
-        st.sampled_from(["f4", "f8", "i1", "i8", ">i8", "b1", "c16", "U3", "M8[s]", "V4"]),
-    ),
-    max_size=2,
+CHANGE = (
+    st.sampled_from(list(contents())),
+    st.sampled_from(["fill", "nan", "huge", "dtype", "longer", "shorter", "flat", "gone", "text", "one"]),
+    st.sampled_from(FILL),
+    st.sampled_from(["f4", "f8", "i1", "i8", ">i8", "b1", "c16", "U3", "M8[s]", "V4"]),
 )
+CHANGES = st.lists(st.tuples(*CHANGE), max_size=2)
 META_CHANGES = st.lists(
     st.tuples(
         st.sampled_from([*META, *(f"settings.{name}" for name in META["settings"]), "settings.odd",
@@ -175,10 +180,13 @@ def changed(arrays: dict[str, np.ndarray], name: str, how: str, fill: int, dtype
 def changed_meta(name: str, value: Any, meta: Any) -> None:
     owner, _, key = name.partition(".")
     inside = meta.get(owner) if key else meta
+    value = copy.deepcopy(value)
     if owner == "history" and key:  # of the last start; or of what came before it
         before, _, name_there = key.rpartition(".")
         last = inside[-1] if isinstance(inside, list) and inside else None
         inside, key = last.get(before) if before and isinstance(last, dict) else last, name_there
+    elif isinstance(inside, list) and key:
+        inside[int(key) : int(key) + 1] = [value]
     if not isinstance(inside, dict):
         return
     if value == "gone":
@@ -199,6 +207,56 @@ def test_a_whole_checkpoint_of_hostile_contents_is_refused_or_can_be_gone_on_wit
         go_on(tmp_path)
 
     feed(read, st.tuples(CHANGES, META_CHANGES), n_inputs)
+
+
+def kept_structure(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a run keeps of three atoms with a bond; the file is written."""
+    atoms = molecule("H2O", cell=[9, 9, 9], pbc=True)
+    atoms.set_array("label", np.array(["O", "H1", "H2"]))
+    atoms.set_momenta(np.eye(3))
+    atoms.info = {"word": "a", "table": {"a": [1, (2.5, None)]}, "array": np.arange(3)}
+    atoms.set_constraint(FixBondLengths([[0, 1]]))
+    ase.io.write(path.with_name("a.traj"), atoms)
+    keep(path, load_structure(path.with_name("a.traj")), "0" * 64)
+    meta, arrays = npz.read(path, "structure")
+    return meta, arrays
+
+
+def begin(path: Path) -> None:
+    """What a run that goes on does with the structure that it kept."""
+    structure = read_kept(path).structure
+    state = setup.first_state(structure)
+    give_velocities(state, structure, replace(SETTINGS, ensemble="nve", temperature=None, pressure=None, box=None))
+    assert state.n_total == len(structure.masses)
+
+
+@hostile
+def test_a_structure_that_was_tampered_with_is_refused(n_inputs, tmp_path):
+    path = tmp_path / "structure.npz"
+    kept_structure(path)
+    begin(path)
+    feed_files(begin, path, mutations(path.read_bytes()), n_inputs)
+
+
+@hostile
+def test_a_whole_structure_of_hostile_contents_is_refused_or_can_be_gone_on_with(n_inputs, tmp_path):
+    path = tmp_path / "structure.npz"
+    meta, arrays = kept_structure(path)
+    changes = st.tuples(st.sampled_from(list(arrays)), *CHANGE[1:])
+    names = [*meta, *(f"info.{number}" for number in range(len(meta["info"]))), "columns.0", "columns.2", "words.0"]
+    odd = [*ODD, "gone", ["array", "cell"], ["number", "nothing"], ["spacegroup", 999, 1], ["dict", [1]], [["dict"], 1]]
+
+    def read(made: tuple[list, list]) -> None:
+        values, words = dict(arrays), copy.deepcopy(meta)
+        for change in made[0]:
+            changed(values, *change)
+        for name, value in made[1]:
+            changed_meta(name, value, words)
+        npz.write(path, words, values)
+        begin(path)
+
+    meta_changes = st.lists(st.tuples(st.sampled_from(names), st.sampled_from(odd)), max_size=2)
+    feed(read, st.tuples(st.lists(changes, max_size=2), meta_changes), n_inputs)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +280,12 @@ def test_a_whole_checkpoint_of_hostile_contents_is_refused_or_can_be_gone_on_wit
 def test_arrays_that_compiled_code_would_trust_are_refused(name, values, words, tmp_path):
     with pytest.raises(DamagedCheckpoint, match=words):
         read_checkpoint(written(tmp_path / "checkpoint.npz", contents() | {name: values}))
+
+
+def test_a_checkpoint_without_finite_forces_ends_as_any_step_without_them(tmp_path):
+    written(tmp_path / "checkpoint.npz", contents() | {"positions": np.zeros((2, 3))})
+    with pytest.raises(SimulationError, match="is not finite"):
+        go_on(tmp_path)
 
 
 @pytest.mark.parametrize("meta", [[], "x", 3, {**META, "settings": []}, {**META, "step": True}, {**META, "step": -1}])

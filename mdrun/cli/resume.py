@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,6 +16,10 @@ from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, status_
 from mdrun.run.relax_settings import RelaxSettings
 from mdrun.run.settings import Settings
 from mdrun.run.status import way_on_from_relaxed
+
+if TYPE_CHECKING:
+    from mdrun.report.live import Reporter
+    from mdrun.run.job import Job
 
 
 def resume(
@@ -56,4 +63,8 @@ def resume(
                 f"{directory / CONFIG} --overwrite."
             )
 
-    raise typer.Exit(run_job(given, directory / CONFIG, debug, Settings, _load, look))
+    def load() -> tuple[Callable[..., Job], type[Reporter]]:
+        job, reporter = _load()
+        return partial(job, follows_file=False), reporter
+
+    raise typer.Exit(run_job(given, directory / CONFIG, debug, Settings, load, look))

@@ -18,12 +18,13 @@ from mdrun.errors import InputError, OutputError
 
 THERMO, TRAJECTORY, RANKS = "thermo.csv", "trajectory.extxyz", "ranks.csv"
 STATUS, CONFIG, RELAXED = "status.json", "config.toml", "relaxed.extxyz"
+STRUCTURE = "structure.npz"  # what the run began with
 STOP = "STOP"  # made by the user: the run stops
 CHECKPOINT, PREVIOUS_CHECKPOINT = "checkpoint.npz", "checkpoint.previous.npz"
 DAMAGED_CHECKPOINT = "checkpoint.damaged.npz"  # once the one before it was gone on from
 LAST_GOOD, BLOWUP = "last_good.extxyz", "blowup.extxyz"
 FILES = (
-    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, CHECKPOINT, PREVIOUS_CHECKPOINT, DAMAGED_CHECKPOINT, RELAXED,
+    THERMO, TRAJECTORY, RANKS, STATUS, CONFIG, STRUCTURE, CHECKPOINT, PREVIOUS_CHECKPOINT, DAMAGED_CHECKPOINT, RELAXED,
     LAST_GOOD, BLOWUP,
 )  # fmt: skip
 FORMER, OUTLIVED = ".former", ".outlived"  # directories: of the run that is replaced, until the new one has begun

@@ -35,6 +35,7 @@ from mdrun.run.ensembles import make_integrator
 from mdrun.run.history import Start, ending_of, starts_before, this_start, with_start
 from mdrun.run.outcome import Outcome
 from mdrun.run.outputs import Columns, Outputs
+from mdrun.run.own_structure import keep_structure, own_structure
 from mdrun.run.progress import Progress
 from mdrun.run.pulse import Pulse
 from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all, notes_of_wide_halo
@@ -66,11 +67,17 @@ class Job(Witness):
 
     looks_late: bool | None = None  # what the backend does by default
     takes_averages = True
+    goes_on = True  # some day, from its directory
 
-    def __init__(self, settings: Settings, comm: Comm, listener: Listener) -> None:
+    def __init__(self, settings: Settings, comm: Comm, listener: Listener, follows_file: bool = True) -> None:
+        """
+        Args:
+            follows_file: where it goes on, the structure's file must be of the same structure still.
+        """
         self.settings = settings
         self.comm = comm
         self.listener = listener
+        self.follows_file = follows_file
         self.directory: RunDirectory | None = None
         self.sim: Simulation | None = None
         self.signals = Signals(comm.rank)  # inert; whoever runs the process puts its own here
@@ -107,6 +114,8 @@ class Job(Witness):
             self.directory.take_over()
             if past is None:
                 self._write_config()
+                if self.goes_on:
+                    shared = keep_structure(self.directory.path, structure, shared)
         shared, checkpoint, self.progress.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
         if state is None:
             state = empty_state(shared)
@@ -178,15 +187,18 @@ class Job(Witness):
             self.settings = settings = as_it_was(self.settings, past.checkpoint)
             changes = refuse_changes(settings, past.checkpoint, settings.allowed_changes)
             self._changes = [*past.notes[: past.is_fallback], *changes]
-            past = replace(past, notes=(*past.notes, *changes))
+            path = past.directory.path
+            self._atoms, others = own_structure(path, settings, past.checkpoint, self.follows_file)
+            past = replace(past, notes=(*past.notes, *changes, *others))
         return past
 
     def _read(self) -> tuple[Shared, State, Structure]:
-        return read_input(self.settings)
+        return read_input(self.settings, self._atoms)
 
     def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
         """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
-        take_up(state, past.checkpoint, shared.settings.structure)
+        assert self._atoms is not None
+        take_up(state, past.checkpoint, self._atoms.path)
         origin = origin_of(shared.settings, past.checkpoint)
         return replace(shared, velocities="from the checkpoint", notes=past.notes, origin=origin)
 

@@ -32,6 +32,7 @@ class RelaxJob(Job):
     looks_late = False  # a step may strain the cell farther than a list can wait, and each is decided upon
 
     takes_averages = False
+    goes_on = False
 
     def __init__(self, settings: RelaxSettings, comm: Comm, listener: Listener) -> None:
         super().__init__(settings, comm, listener)

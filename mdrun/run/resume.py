@@ -13,9 +13,10 @@ import torch
 
 from mdrun.domain import THEN
 from mdrun.errors import EXIT_UNPHYSICAL, InputError
+from mdrun.npz import Damaged
 from mdrun.run.cadence import cadence
 from mdrun.run.changes import origin_of
-from mdrun.run.checkpoint import Checkpoint, DamagedCheckpoint, read_checkpoint
+from mdrun.run.checkpoint import Checkpoint, read_checkpoint
 from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, RunDirectory, status_there
 from mdrun.run.settings import Settings
 from mdrun.state import FIELDS, State
@@ -103,7 +104,7 @@ def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:
             continue
         try:
             found = read_checkpoint(path)
-        except DamagedCheckpoint as error:
+        except Damaged as error:
             troubles.append(str(error))
             continue
         notes = [f"{trouble} Going on from {name}, step {found.step}." for trouble in troubles]
@@ -113,18 +114,24 @@ def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:
     return None
 
 
+def refuse_other_structure(state: State, checkpoint: Checkpoint, structure: str) -> None:
+    """Raises:
+    InputError: the structure is not the one that the run began with.
+    """
+    if differs := _differences(state, checkpoint):
+        raise InputError(
+            f"{structure} is not the structure that the run began with: {differs}. Put that file back, or start afresh."
+        )
+
+
 def take_up(state: State, checkpoint: Checkpoint, structure: str) -> None:
     """Put the checkpoint's atoms and cell in place of those just read, on the rank that read them.
 
     Raises:
         InputError: the structure is not the one that the run began with.
     """
+    refuse_other_structure(state, checkpoint, structure)
     arrays = checkpoint.arrays
-    differs = _differences(state, checkpoint)
-    if differs:
-        raise InputError(
-            f"{structure} is not the structure that the run began with: {differs}. Put that file back, or start afresh."
-        )
     for f in FIELDS:
         setattr(state, f.name, torch.from_numpy(arrays[f.name]).to(f.dtype))
     state.carried[THEN] = torch.from_numpy(arrays[THEN])

@@ -95,13 +95,11 @@ class Shared:
         return self.settings.seed
 
 
-def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
-    """Everything that can be known to be wrong is found here, on rank 0, before any work.
-
-    Raises:
-        InputError: the structure, the model or their combination is wrong.
+def read_structure(settings: Settings) -> Structure:
+    """Raises:
+    InputError: it is wrong.
     """
-    structure = load_structure(
+    return load_structure(
         Path(settings.structure),
         format=settings.format,
         index=settings.index,
@@ -110,6 +108,18 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
         freeze=settings.freeze,
         constrain_bonds=settings.constrain_bonds,
     )
+
+
+def read_input(settings: Settings, structure: Structure | None = None) -> tuple[Shared, State, Structure]:
+    """Everything that can be known to be wrong is found here, on rank 0, before any work.
+
+    Args:
+        structure: in place of the one that the settings name.
+
+    Raises:
+        InputError: the structure, the model or their combination is wrong.
+    """
+    structure = read_structure(settings) if structure is None else structure
     notes = [*structure.notes]
     if settings.trajectory_atoms is not None:
         select(settings.trajectory_atoms, structure.atoms, "--trajectory-atoms")
@@ -136,7 +146,7 @@ def read_input(settings: Settings) -> tuple[Shared, State, Structure]:
     notes += notes_of_precision(model, settings.precision)
     if settings.seed is None:
         settings = replace(settings, seed=secrets.randbits(32))
-    state = _first_state(structure)
+    state = first_state(structure)
     start = give_velocities(state, structure, settings)
     notes += start.notes
     if has_barostat(settings):
@@ -194,7 +204,7 @@ def _where(numbers: np.ndarray, missing: tuple[int, ...]) -> str:
     return f" (atom{'s' if len(rows) > 1 else ''} {listed})"
 
 
-def _first_state(structure: Structure) -> State:
+def first_state(structure: Structure) -> State:
     """All atoms in file order, at rest."""
     atoms = structure.atoms
     return State(

@@ -191,10 +191,12 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
 def _neighborhood(error: SimulationError, sim: Simulation) -> Neighborhood | None:
     """What lies around the atoms that an error is about, with the last forces where those of the step are not known."""
     around = error.neighborhood
+    if not hasattr(sim, "forces"):  # those are the first, be it of a run that goes on
+        return around
     if around is None and error.ids is not None:  # on the move to the next step: rows are as at this one's forces
         owned = sim.domain.ids[: sim.domain.n_owned].cpu().numpy()
         rows = np.flatnonzero(np.isin(owned, error.ids))
         return sim.domain.around(torch.from_numpy(rows), sim.forces.forces) if len(rows) else None
-    if around is not None and np.isnan(around.forces).all() and sim.step > 0:
+    if around is not None and np.isnan(around.forces).all():
         return around.with_old_forces(sim.forces.forces)
     return around

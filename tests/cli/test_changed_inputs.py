@@ -10,8 +10,10 @@ import ase.io
 import numpy as np
 import pytest
 from ase.build import bulk
+from ase.constraints import FixAtoms, FixBondLengths, FixCartesian
 
 from mdrun.npz import checksum
+from mdrun.structures.kept import read_kept
 from tests.cli.launcher import call
 from tests.systems import DATA, pfcc
 
@@ -114,3 +116,110 @@ def test_a_checkpoint_that_does_not_tell_of_the_model_s_files_is_of_another_form
         np.savez(path, **arrays, checksum=np.array(checksum(arrays)))
         refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
         assert any(word in refused.err for word in words.split("|"))
+
+
+def rich() -> ase.Atoms:
+    """Argon with columns and words that mean nothing to a run, and with all that means something."""
+    atoms = pfcc(3, 3, 3)
+    rng, n = np.random.default_rng(4), len(atoms)
+    atoms.numbers[::5] = 36
+    atoms.set_masses(rng.uniform(30, 90, n))
+    atoms.set_initial_charges(rng.normal(size=n))
+    atoms.set_momenta(rng.normal(0, 1.5, (n, 3)))
+    atoms.set_array("label", np.array([f"A{i}" for i in range(n)]))
+    atoms.set_array("flag", np.arange(n) % 2 == 0)
+    atoms.set_array("color", rng.normal(size=(n, 3)))
+    atoms.set_array("layer", np.arange(n) // 7)
+    atoms.info = {"name": "argon and krypton", "note": "a b", "k": 3, "x": 0.1, "ok": True, "v": np.arange(3) / 7}
+    atoms.set_constraint([FixAtoms([7, 9]), FixCartesian(11, [True, False, False])])
+    return atoms
+
+
+LOST = {
+    "extxyz": (rich, "a.extxyz", ()),
+    "traj with bonds": (rich, "a.traj", ("--freeze", "3-5", "--replicate", 1, 1, 2)),
+    "cif": (lambda: bulk("Cu", cubic=True) * (3, 3, 3), "a.cif", ("--constrain-bonds", "none")),
+    "lammps": (lambda: pfcc(3, 3, 3), "a.lmp", ("--species", "Ar", "--format", "lammps-data")),
+    "several frames": (lambda: [rich(), rich(), pfcc(2, 2, 2)], "a.extxyz", ("--index", 1, "--init-temperature", 50)),
+}
+
+
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("fate", ["gone", "changed"])
+def test_a_run_goes_on_without_its_structure_s_file_to_the_last_bit(kind, fate, tmp_path):
+    make, name, words = LOST[kind]
+    atoms = make()
+    if kind == "traj with bonds":
+        atoms.constraints.append(FixBondLengths([[i, i + 1] for i in range(20, 60, 2)]))
+    words = () if "none" in words else words
+    writing = {"format": "lammps-data", "masses": True} if kind == "lammps" else {}
+    ase.io.write(tmp_path / name, atoms, **writing)
+    trajectories = [word for n in ("a.extxyz", "a.dump", "a.traj") for word in ("--trajectory", n)]
+    bath = ("--ensemble", "nvt", "--temperature", 40, "--seed", 1, "--trajectory-every", 5, "--log-every", 5)
+    words = (name, *words, *bath, *trajectories)
+    call("simulate", *words, "--steps", 23, "--out", "whole", cwd=tmp_path).expect(0)
+    call("simulate", *words, "--steps", 12, "--out", "parts", cwd=tmp_path).expect(0)
+    path = tmp_path / name
+    path.unlink() if fate == "gone" else ase.io.write(path, pfcc(2, 2, 2), format="extxyz")
+    on = call("resume", "parts", "--steps", 23, cwd=tmp_path).expect(0)
+    out = " ".join(on.out.split())
+    assert ("is not there any more: going on with the structure" if fate == "gone" else "has changed since") in out
+    for file in ("thermo.csv", "a.extxyz", "a.dump", "a.traj"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes(), file
+
+
+def test_the_structure_that_a_run_keeps_is_checked_and_the_file_serves_without_it(tmp_path):
+    ase.io.write(tmp_path / "atoms.extxyz", rich())
+    call("simulate", "atoms.extxyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
+    kept = tmp_path / "run/structure.npz"
+    content = kept.read_bytes()
+    for damaged in (b"", content[:-40], content[:300] + b"X" + content[301:]):
+        kept.write_bytes(damaged)
+        refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
+        assert "run/structure.npz" in refused.err
+        assert "Remove it, and the structure is read from" in refused.err
+    kept.unlink()
+    call("resume", "run", "--steps", 5, cwd=tmp_path).expect(0)
+    (tmp_path / "atoms.extxyz").unlink()
+    assert "there is no file" in call("resume", "run", "--steps", 7, cwd=tmp_path).expect(2).err
+
+
+def test_a_file_named_anew_may_differ_in_what_the_run_has_taken_over_since(tmp_path):
+    """Positions are the checkpoint's; frames keep the columns that the run began with."""
+    ase.io.write(tmp_path / "atoms.extxyz", rich())
+    words = ("simulate", "atoms.extxyz", "--resume", "--trajectory-every", 1)
+    call(*words, "--steps", 6, "--out", "whole", cwd=tmp_path).expect(0)
+    call(*words, "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
+    moved = rich()
+    moved.positions += 0.01
+    del moved.arrays["label"]
+    ase.io.write(tmp_path / "atoms.extxyz", moved)
+    on = call(*words, "--steps", 6, "--out", "run", cwd=tmp_path).expect(0)
+    assert "has changed since" in " ".join(on.out.split())
+    (tmp_path / "atoms.extxyz").unlink()
+    call(*words, "--steps", 6, "--out", "run", cwd=tmp_path).expect(0)
+    name = "trajectory.extxyz"
+    assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_what_is_read_of_the_file_may_change_where_that_is_allowed(tmp_path):
+    water = pfcc(3, 3, 3)
+    ase.io.write(tmp_path / "atoms.extxyz", water)
+    call("simulate", "atoms.extxyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
+    change = ("--constrain-bonds", "Ar", "--allow-changes", "constrain-bonds")
+    refused = call("simulate", "atoms.extxyz", "--resume", "--out", "run", *change, cwd=tmp_path).expect(2)
+    assert "there is no such bond" in refused.err  # it was looked for in the file
+
+
+def test_a_relaxation_keeps_no_structure_and_a_new_run_replaces_the_old_one_s(tmp_path):
+    ase.io.write(tmp_path / "atoms.extxyz", rich())
+    ase.io.write(tmp_path / "other.extxyz", pfcc(2, 2, 2))
+    call("relax", "atoms.extxyz", "--fmax", 10, "--out", "relaxed", cwd=tmp_path).expect(0)
+    assert not (tmp_path / "relaxed/structure.npz").exists()
+    call("simulate", "atoms.extxyz", "--steps", 1, "--out", "run", cwd=tmp_path).expect(0)
+    before = (tmp_path / "run/structure.npz").read_bytes()
+    words = ("simulate", "other.extxyz", "--model", "lj:sigma=9,epsilon=1", "--out", "run", "--overwrite")
+    call(*words, "--steps", 0, "--trajectory-atoms", "Xe", cwd=tmp_path).expect(2)
+    assert (tmp_path / "run/structure.npz").read_bytes() == before
+    call("simulate", "other.extxyz", "--steps", 1, "--out", "run", "--overwrite", cwd=tmp_path).expect(0)
+    assert len(read_kept(tmp_path / "run/structure.npz").structure.atoms) == 32

@@ -188,16 +188,21 @@ def test_time_goes_on_where_it_was_when_the_time_step_changes(folder, tmp_path):
 
 
 def test_another_structure_in_the_place_of_the_first_is_refused(tmp_path):  # A-43
+    """By whoever names it; without what a run keeps of its own, by ``resume`` too."""
     ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
     call("simulate", "argon.xyz", "--steps", 3, "--out", "run", cwd=tmp_path).expect(0)
-    ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 2))
-    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
-    assert "is not the structure that the run began with" in refused.err
     heavy = pfcc(3, 3, 3)
     heavy.set_masses(np.where(np.arange(len(heavy)) == 4, 41.0, heavy.get_masses()))
-    ase.io.write(tmp_path / "argon.xyz", heavy)
-    refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
-    assert "atom 4 has another mass" in refused.err
+    for is_kept in (True, False):
+        words = ("simulate", "argon.xyz", "--resume", "--out", "run") if is_kept else ("resume", "run")
+        if not is_kept:
+            (tmp_path / "run/structure.npz").unlink()
+        ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 2))
+        refused = call(*words, "--steps", 5, cwd=tmp_path).expect(2)
+        assert "is not the structure that the run began with" in refused.err
+        ase.io.write(tmp_path / "argon.xyz", heavy)
+        refused = call(*words, "--steps", 5, cwd=tmp_path).expect(2)
+        assert "atom 4 has another mass" in refused.err
 
 
 @pytest.mark.parametrize("damage", ["half", "letter", "one byte", "missing"])
