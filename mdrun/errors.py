@@ -60,3 +60,18 @@ class OutputError(MdrunError):
 
 class PeerError(MdrunError):
     """Another rank failed or stopped answering; this one only follows it down."""
+
+
+def out_of_memory(error: BaseException) -> str:
+    """What to tell where memory ran out, empty of other errors.
+
+    NumPy and Numba raise MemoryError; torch an error of its own on a GPU, on a CPU a plain one.
+    """
+    is_torch_s = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    if not (is_torch_s or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"):
+        return ""
+    what = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+    return (
+        f"out of memory: {what}. Spread the atoms over more ranks, on more hosts or GPUs, or take --precision mixed or "
+        "single, a smaller --skin, or a smaller system."
+    )

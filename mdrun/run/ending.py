@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mdrun.comm import Comm
-from mdrun.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_UNPHYSICAL, InputError, MdrunError, PeerError
+from mdrun.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_UNPHYSICAL, InputError, MdrunError, PeerError, out_of_memory
 from mdrun.last_words import LONG_PATIENCE, PATIENCE
 
 
@@ -186,4 +186,5 @@ def _in_words(error: BaseException) -> str:
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return "interrupted."
-    return f"{type(error).__name__}: {error}. This is a fault of mdrun or of a model; --debug shows where."
+    fault = f"{type(error).__name__}: {error}. This is a fault of mdrun or of a model; --debug shows where."
+    return out_of_memory(error) or fault

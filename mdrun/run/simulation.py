@@ -11,7 +11,7 @@ import torch
 
 from mdrun.clock import CLOCK, timed
 from mdrun.domain import Domain
-from mdrun.errors import MdrunError, SimulationError
+from mdrun.errors import MdrunError, SimulationError, out_of_memory
 from mdrun.exchanges import EXCHANGES
 from mdrun.integrate.base import Integrator
 from mdrun.integrate.verlet import FREE, Motion
@@ -182,7 +182,8 @@ def naming_the_step(sim: Simulation) -> Iterator[None]:
         elif isinstance(error, MdrunError):
             told = error
         else:
-            told = MdrunError(f"step {sim.step}: {type(error).__name__}: {error}")
+            what = out_of_memory(error) or f"{type(error).__name__}: {error}"
+            told = MdrunError(f"step {sim.step}: {what}")
         # Where all ranks stopped together, the step itself is whole, though not as wished.
         told.last_good_step = sim.step if told.state_is_whole else max(sim.step - 1, 0)
         raise told from (error if told is not error else error.__cause__)

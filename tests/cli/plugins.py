@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import torch
 
 from mdrun import current_dd_context
@@ -27,6 +28,10 @@ class Failing:
         if self.calls == self.call and current_dd_context().rank == self.rank:
             if self.fails == "raise":
                 raise RuntimeError("the model gave up")
+            if self.fails == "memory":
+                torch.empty(10**15, dtype=torch.float64)
+            if self.fails == "numpy's memory":
+                np.empty(10**15)
             if self.fails == "nan":
                 forces[int(domain.ids[: domain.n_owned].argmin())] = float("nan")
             if self.fails == "virial":

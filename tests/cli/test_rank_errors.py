@@ -61,6 +61,8 @@ def status_of(folder: Path, name: str) -> dict:
     [
         ("raise", 1, 1, ["rank 1", "step 7", "RuntimeError: the model gave up"]),
         ("raise", 0, 1, ["rank 0", "step 7", "RuntimeError: the model gave up"]),
+        ("memory", 1, 1, ["rank 1", "step 7", "out of memory: ", "more ranks"]),
+        ("numpy's memory", 0, 1, ["rank 0", "step 7", "out of memory: Unable to allocate", "more ranks"]),
         ("nan", 1, 3, ["rank 1", "step 7", "1 atom (ids ", "not finite", "last good step is 6"]),
     ],
 )

@@ -33,6 +33,25 @@ def test_an_exported_model_gives_what_its_own_calculator_gives_and_says_how_far_
         load_model(f"metatomic:{tmp_path / 'pairs.pt'}", (36,))
 
 
+def test_an_exported_model_computes_on_the_device_of_the_atoms(tmp_path, monkeypatch):
+    """Not on one that its calculator would choose by itself."""
+    calculators = pytest.importorskip("metatomic_ase", reason="pip install 'mdrun[metatomic]'")
+    from tests.models.exported import export
+
+    export(tmp_path / "pairs.pt")
+    devices, make = [], calculators.MetatomicCalculator
+
+    def noting(*words, device=None, **more):
+        devices.append(device)
+        return make(*words, device=device, **more)
+
+    monkeypatch.setattr(calculators, "MetatomicCalculator", noting)
+    model = load_model(f"metatomic:{tmp_path / 'pairs.pt'}", (18,))
+    for _ in range(2):
+        evaluate(argon_liquid(), model)
+    assert devices == [None, "cpu"]
+
+
 @pytest.mark.parametrize("n_ranks", [2, 3])
 def test_an_exported_model_gives_on_several_ranks_what_it_gives_on_one(n_ranks):
     pytest.importorskip("metatomic_ase", reason="pip install 'mdrun[metatomic]'")

@@ -20,6 +20,7 @@ from ase.calculators.calculator import Calculator, CalculatorError, PropertyNotI
 
 from mdrun.domain import Domain
 from mdrun.errors import InputError
+from mdrun.potentials.adapters.packages import quiet
 from mdrun.potentials.base import ForceModel, Forces
 from mdrun.units import VOIGT
 
@@ -126,8 +127,9 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
     path = arguments.pop("toml", None)
     given = {**(_from_file(Path(path)) if path else {}), **{key: _value(text) for key, text in arguments.items()}}
     try:
-        make = getattr(importlib.import_module(module_name), class_name)
-        calculator = make(**given)
+        with quiet():
+            make = getattr(importlib.import_module(module_name), class_name)
+            calculator = make(**given)
     except Exception as error:
         raise InputError(f"ase:{argument} can't be made: {type(error).__name__}: {error}") from error
     if not hasattr(calculator, "calculate") or not hasattr(calculator, "implemented_properties"):

@@ -7,12 +7,42 @@ Bigi et al., arXiv:2508.15704.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import torch
+from ase.calculators.calculator import Calculator
+
+from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.potentials.adapters.ase_calculator import ASECalculator
 from mdrun.potentials.adapters.packages import needed, quiet
-from mdrun.potentials.base import ForceModel, UnknownSpecies, symbols_of
+from mdrun.potentials.base import ForceModel, Forces, UnknownSpecies, symbols_of
+
+
+class Metatomic(ASECalculator):
+    """Computes where the atoms are: left alone, the package's calculator takes a GPU if it finds one.
+
+    Args:
+        make: the calculator, by the keyword ``device`` on that.
+    """
+
+    def __init__(
+        self, make: Callable[..., Calculator], numbers: tuple[int, ...], name: str, reach: float | None
+    ) -> None:
+        super().__init__(make(), numbers, name, reach)
+        self._make = make
+        self._device: torch.device | None = None
+
+    def __call__(self, domain: Domain, totals: bool) -> Forces:
+        device = domain.backend.device
+        if device != self._device:
+            try:
+                self.calculator, self._device = self._make(device=str(device)), device
+            except ValueError as error:
+                raise InputError(f"{self.name} does not run on --device {device.type}: {error}") from error
+        return super().__call__(domain, totals)
 
 
 def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
@@ -31,7 +61,7 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
     try:
         with quiet():
             model = metatomic.load_atomistic_model(str(path))
-            calculator = ase.MetatomicCalculator(model)
+            calculator = partial(ase.MetatomicCalculator, model)
     except Exception as error:
         raise InputError(f"metatomic:{path} can't be loaded: {type(error).__name__}: {error}") from error
     can = model.capabilities()
@@ -40,4 +70,8 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
         raise UnknownSpecies(f"metatomic:{path.name}", missing, symbols_of(can.atomic_types))
     angstrom = {"angstrom": 1.0, "nm": 10.0, "bohr": 0.529177210903}.get(can.length_unit.lower(), math.nan)
     reach = float(can.interaction_range) * angstrom
-    return ASECalculator(calculator, numbers, f"metatomic:{path.name}", reach if 0 < reach < math.inf else None)
+    try:
+        with quiet():
+            return Metatomic(calculator, numbers, f"metatomic:{path.name}", reach if 0 < reach < math.inf else None)
+    except Exception as error:
+        raise InputError(f"metatomic:{path} can't be used here: {type(error).__name__}: {error}") from error

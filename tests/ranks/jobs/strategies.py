@@ -14,7 +14,7 @@ from mdrun.potentials.base import ForceModel
 from mdrun.potentials.graph_model import Needs
 from mdrun.potentials.registry import Sum, load_model
 from mdrun.scope import Scope
-from mdrun.strategies.choice import STRATEGIES, choose_strategy
+from mdrun.strategies.choice import KINDS, choose_strategy
 from tests.own_models import compiling, force_model, net_of
 from tests.ranks.builders import copper_small_cell, gold_copper, icosahedron
 from tests.ranks.jobs.gathering import on_each_rank
@@ -100,7 +100,7 @@ def _nodes(comm: Comm) -> dict[str, np.ndarray]:
     found = {}
     for system, build in SYSTEMS.items():
         atoms, held = build(), []
-        for name in (*STRATEGIES, "auto"):
+        for name in (*KINDS, "auto"):
             model = force_model(atoms, net_of(atoms))
             domain, state = Domain(comm, model.cutoff, 1.0), state_of(atoms, comm)
             with Scope(model, domain, len(atoms), choose_strategy(name, model)) as scope:
