@@ -147,7 +147,8 @@ def test_a_run_that_begins_replaces_the_other_wholly_and_one_that_goes_on_its_ev
     assert {"last_good.extxyz", "blowup.extxyz"}.isdisjoint(content(old))
     words = ("--steps", 3, "--checkpoint-every", 0, "--out", "old.run", "--overwrite")
     call("simulate", "argon.xyz", *words, cwd=folder).expect(0)
-    assert set(content(old)) == {"thermo.csv", "trajectory.extxyz", "ranks.csv", "status.json", "config.toml"}
+    files = {"thermo.csv", "trajectory.extxyz", "ranks.csv", "status.json", "config.toml", "structure.npz"}
+    assert set(content(old)) == files
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["replaces", "goes-on"])
