@@ -145,7 +145,8 @@ def test_a_run_is_replaced_only_on_request_and_wholly(folder, tmp_path):  # A-44
     assert {path.name: path.read_bytes() for path in (tmp_path / "a.run").iterdir()} == seen
     call(*words, "--overwrite", "--checkpoint-every", 0, cwd=tmp_path).expect(0)
     names = {path.name for path in (tmp_path / "a.run").iterdir()}
-    assert names == {"thermo.csv", "trajectory.extxyz", "ranks.csv", "status.json", "config.toml", "notes.txt"}
+    own = {"thermo.csv", "trajectory.extxyz", "ranks.csv", "status.json", "config.toml", "structure.npz"}
+    assert names == own | {"notes.txt"}
     assert (tmp_path / "a.run" / "thermo.csv").read_text().count("\n") == 2
 
 
