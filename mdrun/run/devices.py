@@ -33,6 +33,20 @@ def with_devices(settings: Settings) -> Settings:
     return replace(settings, device=device, backend=backend, precision=precision)
 
 
+def as_before(settings: Settings, device: str, backend: str) -> tuple[Settings, list[str]]:
+    """What is not asked for left as it was when the run was stopped, where this machine has it; what to tell of it.
+
+    Args:
+        device, backend: as they were; asked for otherwise, one brings its own other.
+    """
+    asked = (settings.device, settings.backend)
+    if any(name not in ("auto", was) for name, was in zip(asked, (device, backend), strict=True)):
+        return settings, []
+    if device == "cuda" and settings.device == "auto" and not torch.cuda.is_available():
+        return settings, ["the run was on GPUs, and torch finds none here: going on on CPUs"]
+    return replace(settings, device=device, backend=backend), []
+
+
 def open_backend(settings: Settings, looks_late: bool | None = None) -> Backend:
     """The backend of this rank, on a GPU of its own; what ``looks_late`` means is told there.
 

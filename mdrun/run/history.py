@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import socket
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ MOST_STARTS = 1000
 MOST_CHANGES, MOST_TEXT = 100, 500  # of a start; letters of a text
 LARGEST = 2**53
 UNKNOWN = "unknown"
+MEANS = ("ranks", "threads", "device", "backend", "mdrun")  # that have a part in how numbers are rounded
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ def this_start(
     words = tuple(in_short(text) for text in changes)[:MOST_CHANGES]
     at, host = datetime.now(UTC).isoformat(timespec="seconds"), in_short(socket.gethostname())
     return Start(at, step, host, n_ranks, n_threads, settings.device, settings.backend, __version__, words, before)
+
+
+def other_means(start: Start, before: Sequence[Start]) -> list[str]:
+    """What a run goes on with that its last process did not have, in words: it is the same physics from there on, but
+    no longer the same numbers to the last bit."""
+    if not before:
+        return []
+    now, then = asdict(start), asdict(before[-1])
+    differing = [f"{name} {now[name]}, {then[name]} before" for name in MEANS if now[name] != then[name]]
+    return [f"not bit for bit the run that was stopped: {'; '.join(differing)}"] if differing else []
 
 
 def starts_before(status: Mapping[str, Any], kept: tuple[Start, ...]) -> tuple[Start, ...]:

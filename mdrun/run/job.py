@@ -16,9 +16,9 @@ from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.run.averages import Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
-from mdrun.run.changes import as_it_was, origin_of, refuse_changes, to_be_kept
+from mdrun.run.changes import as_it_was, origin_of, refuse_changes, settings_of, to_be_kept
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
-from mdrun.run.devices import open_backend
+from mdrun.run.devices import as_before, open_backend
 from mdrun.run.directory import (
     BLOWUP,
     CHECKPOINT,
@@ -32,7 +32,7 @@ from mdrun.run.directory import (
 )
 from mdrun.run.ending import Witness
 from mdrun.run.ensembles import make_integrator
-from mdrun.run.history import Start, ending_of, starts_before, this_start, with_start
+from mdrun.run.history import Start, ending_of, other_means, starts_before, this_start, with_start
 from mdrun.run.outcome import Outcome
 from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.own_structure import keep_structure, own_structure
@@ -110,7 +110,10 @@ class Job(Witness):
             if self.directory is None:
                 inputs, may_replace = [Path(settings.structure)], settings.overwrite or settings.resume
                 self.directory = RunDirectory(settings.directory, inputs, may_replace, settings.trajectory)
-            self.progress.history = self._history(self.directory, past)
+            self.progress.history = history = self._history(self.directory, past)
+            if past is not None:
+                differing = other_means(history[-1], past.checkpoint.history)
+                shared = replace(shared, notes=(*shared.notes, *differing))
             self.directory.take_over()
             if past is None:
                 self._write_config()
@@ -184,12 +187,14 @@ class Job(Witness):
         past = find_past(self.settings) if self.settings.resume else None
         if past is not None:
             self.directory = past.directory
-            self.settings = settings = as_it_was(self.settings, past.checkpoint)
+            then = settings_of(past.checkpoint.settings)
+            settings, elsewhere = as_before(as_it_was(self.settings, past.checkpoint), then.device, then.backend)
+            self.settings = settings
             changes = refuse_changes(settings, past.checkpoint, settings.allowed_changes)
             self._changes = [*past.notes[: past.is_fallback], *changes]
             path = past.directory.path
             self._atoms, others = own_structure(path, settings, past.checkpoint, self.follows_file)
-            past = replace(past, notes=(*past.notes, *changes, *others))
+            past = replace(past, notes=(*past.notes, *elsewhere, *changes, *others))
         return past
 
     def _read(self) -> tuple[Shared, State, Structure]:

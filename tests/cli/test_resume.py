@@ -295,12 +295,23 @@ def steps_of(run: Path) -> list[int]:
     return [int(line.split(",")[0]) for line in (run / "thermo.csv").read_text().splitlines()[1:]]
 
 
+def test_a_run_goes_on_with_the_backend_that_it_had(folder, tmp_path):
+    words = (folder / "argon.xyz", *ENSEMBLES["langevin"], *COMMON, "--device", "cpu", "--backend", "torch")
+    call("simulate", *words, "--steps", 40, "--out", "whole", cwd=tmp_path).expect(0)
+    call("simulate", *words, "--steps", 23, "--out", "parts", cwd=tmp_path).expect(0)
+    ended = call("resume", "parts", "--steps", 40, cwd=tmp_path)
+    assert "bit for bit" not in ended.expect(0).out
+    same(tmp_path / "parts", tmp_path / "whole")
+
+
 def test_a_run_of_the_torch_backend_goes_on_with_the_other(folder, tmp_path):
     """As from a GPU to a CPU: what differs is rounding."""
     words = (folder / "argon.xyz", *ENSEMBLES["langevin"], *COMMON, "--device", "cpu")
     call("simulate", *words, "--steps", 40, "--out", "whole", cwd=tmp_path).expect(0)
     call("simulate", *words, "--steps", 23, "--backend", "torch", "--out", "parts", cwd=tmp_path).expect(0)
-    call("resume", "parts", "--steps", 40, "--device", "cpu", "--backend", "numba", cwd=tmp_path).expect(0)
+    ended = call("resume", "parts", "--steps", 40, "--device", "cpu", "--backend", "numba", cwd=tmp_path)
+    told = " ".join(ended.expect(0).out.split())
+    assert "not bit for bit the run that was stopped: backend numba, torch before" in told
     assert np.abs(arrays(tmp_path / "parts")["positions"] - arrays(tmp_path / "whole")["positions"]).max() < 1e-8
     assert steps_of(tmp_path / "parts") == steps_of(tmp_path / "whole")
 
