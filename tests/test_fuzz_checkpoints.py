@@ -96,7 +96,7 @@ def go_on(directory: Path) -> Simulation | None:
     if found is None:
         return None
     checkpoint, _ = found
-    refuse_changes(as_it_was(replace(SETTINGS, seed=None), checkpoint), checkpoint, ["timestep", "model"])
+    refuse_changes(as_it_was(replace(SETTINGS, seed=None), checkpoint, {}), checkpoint, ["timestep", "model"])
     state = first_state()
     domain = Domain(COMM, MODEL.cutoff, 1.0, 1, NumbaBackend())
     with Scope(MODEL, domain, 2) as scope:
@@ -114,6 +114,13 @@ def test_a_good_checkpoint_is_read(tmp_path):
     sim = go_on(tmp_path)
     assert sim is not None
     assert sim.step == 41
+
+
+def test_momenta_beyond_the_speed_of_light_are_refused(tmp_path):
+    arrays = contents()
+    arrays["momenta"][1, 0] = 1e200
+    with pytest.raises(DamagedCheckpoint, match="speed"):
+        read_checkpoint(written(tmp_path / "checkpoint.npz", arrays))
 
 
 @hostile
@@ -217,7 +224,7 @@ def kept_structure(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     atoms.info = {"word": "a", "table": {"a": [1, (2.5, None)]}, "array": np.arange(3)}
     atoms.set_constraint(FixBondLengths([[0, 1]]))
     ase.io.write(path.with_name("a.traj"), atoms)
-    keep(path, load_structure(path.with_name("a.traj")), "0" * 64)
+    keep(path, load_structure(path.with_name("a.traj")), "0" * 64, {"index": None})
     meta, arrays = npz.read(path, "structure")
     return meta, arrays
 

@@ -12,7 +12,7 @@ import typer
 from mdrun.cli.job import run_job
 from mdrun.cli.simulate import EXECUTION, OUTPUT, RUN, _load, _option
 from mdrun.errors import InputError
-from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, status_there
+from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, file_of_run, status_there
 from mdrun.run.relax_settings import RelaxSettings
 from mdrun.run.settings import Settings
 from mdrun.run.status import way_on_from_relaxed
@@ -51,13 +51,15 @@ def resume(
     said = {name: value for name, value in locals().items() if value is not None and name not in ("directory", "debug")}
     given = {"device": "auto", "backend": "auto", "out": directory, "resume": True, **said}
 
+    config = file_of_run(directory, CONFIG)
+
     def look() -> None:
-        if not (directory / CONFIG).is_file():
+        if not config.is_file():
             raise InputError(f"{directory} holds no run: it has no {CONFIG}.")
         if status_there(directory).get("command") == RelaxSettings.command:
             way_on = way_on_from_relaxed(directory) or f"mdrun relax --config {directory / CONFIG} --overwrite"
             raise InputError(f"{directory} holds a relaxation, which has no checkpoints. Go on with {way_on}.")
-        if not any((directory / name).exists() for name in (CHECKPOINT, PREVIOUS_CHECKPOINT)):
+        if not any(file_of_run(directory, name).exists() for name in (CHECKPOINT, PREVIOUS_CHECKPOINT)):
             raise InputError(
                 f"{directory} holds no checkpoint to go on from. Start its run again: mdrun simulate --config "
                 f"{directory / CONFIG} --overwrite."
@@ -67,4 +69,4 @@ def resume(
         job, reporter = _load()
         return partial(job, follows_file=False), reporter
 
-    raise typer.Exit(run_job(given, directory / CONFIG, debug, Settings, load, look))
+    raise typer.Exit(run_job(given, config, debug, Settings, load, look))

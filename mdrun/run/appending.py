@@ -36,7 +36,7 @@ def check_place(path: Path, at: int) -> None:
     """Refuse what ``open_text`` would, with the file left as it is.
 
     Raises:
-        InputError: it is gone, or shorter than that.
+        InputError: it is gone, shorter than that, or another file.
     """
     try:
         size = path.stat().st_size
@@ -44,6 +44,10 @@ def check_place(path: Path, at: int) -> None:
         raise InputError(f"{path} is gone, and the run can't go on with it. Put it back, or start afresh.") from error
     if size < at:
         raise too_short(path, size, at, "bytes")
+    with path.open("rb") as file:
+        file.seek(max(at - 1, 0))
+        if at and file.read(1) != b"\n":
+            raise InputError(f"{path} has no end of a line where the checkpoint saw one. Put it back, or start afresh.")
 
 
 def written(file: TextIO) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from mdrun import units
 from mdrun.errors import InputError
 from mdrun.potentials.named_files import by_content, digests_of, with_absolute_paths
+from mdrun.potentials.registry import default_model
 from mdrun.run.checkpoint import Checkpoint
 from mdrun.run.checkpoint_contents import Wrong, checked_settings
 from mdrun.run.origin import Origin
@@ -21,13 +22,28 @@ FREE = {
     "threads", "skin", "check_every", "log_every", "trajectory_every", "checkpoint_every", "max_hours", "comm_timeout",
     "max_temperature", "trust_model", "strategy", "compile",
 }  # fmt: skip
-LEFT_AS_IT_WAS = ("seed", "model", "precision")  # where they are not given
+LEFT_AS_IT_WAS = ("seed", "precision", "init_temperature")  # where they are not given
+AT_THE_START = {  # what is settled then, and why no leave helps
+    "init_temperature": "velocities are drawn once, as a run begins",
+    "replicate": "a run keeps its atoms",
+    "freeze": "which atoms are fixed is settled as a run begins",
+}
+OF_FRAMES = ("trajectory_atoms", "trajectory_precision", "wrap")  # alike in all frames of a file
+OF_BATHS = ("ensemble", "thermostat", "barostat")
 
 
-def as_it_was(settings: Settings, checkpoint: Checkpoint) -> Settings:
-    """Settings with what was not given taken from the run that wrote the checkpoint."""
+def as_it_was(settings: Settings, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Settings:
+    """Settings with what was not given taken from the run that wrote the checkpoint.
+
+    Args:
+        config: of the run's directory. The model's name is taken from there: it may run code, and a checkpoint, which
+            may be a stranger's, does not choose any.
+    """
     then = settings_of(checkpoint.settings)
     changes = {name: getattr(then, name) for name in LEFT_AS_IT_WAS if getattr(settings, name) is None}
+    if settings.model is None:
+        named = config.get("model")
+        changes["model"] = named if isinstance(named, str) else default_model(tuple(checkpoint.arrays["numbers"]))
     if settings.ramp_steps is None and settings.is_ramp:  # a ramp goes on at its pace, however long the run
         changes["ramp_steps"] = then.ramp_steps or then.n_steps_from(checkpoint.origin)
     return replace(settings, **changes)
@@ -70,22 +86,38 @@ def to_be_kept(settings: Settings) -> Settings:
     )
 
 
+def other_baths(settings: Settings, checkpoint: Checkpoint) -> bool:
+    """Whether what the integrator remembers in a checkpoint is another ensemble's."""
+    then = settings_of(checkpoint.settings)
+    return any(getattr(settings, name) != getattr(then, name) for name in OF_BATHS)
+
+
 def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collection[str]) -> list[str]:
     """Compare what is asked for with what was run; what changes and may, in words.
 
     Before the model is loaded: a file that changed may hold a program.
 
     Raises:
-        InputError: something changes that nobody allowed.
+        InputError: something changes that nobody allowed, or that can't.
     """
     now, then = to_be_kept(settings), settings_of(checkpoint.settings)
     changes = {
-        f.name: f"--{f.name.replace('_', '-')} from {getattr(then, f.name)} to {getattr(now, f.name)}"
+        f.name: f"{_flag(f.name)} from {_told(getattr(then, f.name))} to {_told(getattr(now, f.name))}"
         for f in fields(Settings)
         if f.name not in {*FREE, "model"} and getattr(now, f.name) != getattr(then, f.name)
     }
     if words := _change_of_model(now.model, then.model, checkpoint.inputs):
         changes["model"] = words
+    for name in changes.keys() & AT_THE_START.keys():
+        raise InputError(
+            f"{changes[name]}: {AT_THE_START[name]}. Leave that as it was, or begin another run from the last frame."
+        )
+    lasting = [name for name in now.trajectory if name in checkpoint.outputs]
+    for name in changes.keys() & set(OF_FRAMES) if lasting else ():
+        raise InputError(
+            f"{changes[name]}: the frames of {', '.join(lasting)} would not be alike. Give the new ones a file of "
+            f"their own: --trajectory NAME --allow-changes trajectory,{name.replace('_', '-')}."
+        )
     if refused := {name: words for name, words in changes.items() if name not in allowed}:
         raise InputError(
             f"the run that goes on would not be the one that was stopped: {'; '.join(refused.values())}. Leave that as "
@@ -97,7 +129,19 @@ def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collecti
         raise InputError(
             f"{n_steps} steps are asked for in all, and the run has made {checkpoint.step}. Raise {option}."
         )
+    if changes.keys() & set(OF_BATHS):
+        changes["baths"] = "thermostat and barostat begin anew, and with them the conserved energy"
     return [f"changed at step {checkpoint.step}: {words}" for words in changes.values()]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
 
 
 def _change_of_model(now: str | None, then: str | None, inputs: dict[str, str]) -> str:

@@ -142,8 +142,11 @@ def _of_ranks(sim: Simulation, comm: Comm) -> dict[str, np.ndarray]:
     return {"rank_figures": table[:, : len(counted)], "rank_shares": table[:, len(counted) :]}
 
 
-def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows) -> None:
+def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows, with_baths: bool = True) -> None:
     """What the run had counted and its baths held, on every rank; the figures only where the ranks are as many.
+
+    Args:
+        with_baths: the integrator is the one that the checkpoint saw.
 
     Raises:
         InputError: the integrator is another.
@@ -154,7 +157,8 @@ def put_back(checkpoint: Checkpoint, sim: Simulation, rows: Rows) -> None:
     whole = shares.sum(axis=0) * (comm.rank == 0)
     share = shares[comm.rank] if is_alike else whole
     try:
-        kept.restore(sim.integrator, checkpoint.variables, share)
+        if with_baths:
+            kept.restore(sim.integrator, checkpoint.variables, share)
     except ValueError as error:
         raise InputError(f"the checkpoint is of another ensemble: {error}. Start afresh from its structure.") from error
     rows.restore(arrays)

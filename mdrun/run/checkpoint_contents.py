@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mdrun import units
 from mdrun.clock import SECTIONS
 from mdrun.domain import THEN, DomainCounts
 from mdrun.errors import InputError
@@ -25,6 +26,7 @@ from mdrun.state import FIELDS
 from mdrun.structures.checks import FARTHEST, fault_of_cell
 
 LARGEST = 2**53  # of counts
+LIGHT = 2998.0 / units.FS  # Å/fs, in the units of momenta and masses
 N_FIGURES = len(fields(DomainCounts)) + 1 + len(SECTIONS)  # of a rank
 
 
@@ -107,6 +109,10 @@ def check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     types = arrays["types"]
     _demand(bool(((types >= 0) & (types < len(numbers))).all()), "types are beyond its species")
     _demand(bool((arrays["masses"] > 0).all()), "masses are not above 0")
+    _demand(
+        bool((np.abs(arrays["momenta"]) < LIGHT * arrays["masses"][:, None]).all()),
+        "momenta are of more than light's speed",
+    )
     for name in ("positions", THEN):
         _demand(bool((np.abs(arrays[name]) < FARTHEST).all()), f"{name} are beyond {FARTHEST:g} Å")
     _of(arrays, "pbc", "b", (3,))

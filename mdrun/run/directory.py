@@ -126,6 +126,7 @@ class RunDirectory:
         self._took_over = True
         names = dict.fromkeys((*self._files, *former_files(self.path))) if self.is_new else (LAST_GOOD, BLOWUP)
         present = [name for name in names if (self.path / name).exists()]
+        present.sort(key=lambda name: name == CONFIG)  # last: where it is set aside, all that belongs to it is
         with writing(self.path):
             if not self.is_new:
                 rewritten = [name for name in (CONFIG, STATUS) if (self.path / name).exists()]
@@ -179,7 +180,7 @@ class RunDirectory:
             (self.path / name).unlink(missing_ok=True)
         former = self.path / FORMER
         if former.is_dir():
-            for path in former.iterdir():
+            for path in sorted(former.iterdir(), key=lambda path: path.name != CONFIG):  # first, for the same reason
                 os.replace(path, self.path / path.name)
             former.rmdir()
 
@@ -244,6 +245,20 @@ def status_there(path: Path) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
+def file_of_run(path: Path, name: str) -> Path:
+    """Where a file of the run in a directory is now: set aside, where a start that was to replace it was killed."""
+    former = path / FORMER
+    return former / name if (former / CONFIG).exists() else path / name
+
+
+def config_there(path: Path) -> dict[str, Any]:
+    """``config.toml`` of a directory as it stands; empty where there is none that can be read."""
+    try:
+        return tomllib.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
 def claims_the_word(path: Path, run: str) -> bool:
     """Whether this process is the first of a run's that lost contact to each other, by a file that only one can make.
 
@@ -272,9 +287,6 @@ def amend_status(path: Path, run: str, changes: dict[str, Any]) -> None:
 
 def former_files(path: Path) -> list[str]:
     """Names that a run in a directory may have written, its trajectories too: none of them stays beside another's."""
-    try:
-        names = tomllib.loads((path / CONFIG).read_text(encoding="utf-8")).get("trajectory", [])
-    except (OSError, ValueError):
-        names = []
+    names = config_there(path).get("trajectory", [])
     named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    return [*FILES, *(name for name in named if Path(name).name == name and Path(name).suffix in SUFFIXES)]
+    return [*FILES, *(name for name in named if Path(name).name == name and Path(name).suffix.lower() in SUFFIXES)]

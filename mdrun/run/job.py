@@ -16,7 +16,7 @@ from mdrun.integrate.constraints import Constrained
 from mdrun.integrate.verlet import FREE, Motion
 from mdrun.run.averages import Rows
 from mdrun.run.blowup import LastGood, Limit, share_of, write_neighborhood
-from mdrun.run.changes import as_it_was, origin_of, refuse_changes, settings_of, to_be_kept
+from mdrun.run.changes import as_it_was, origin_of, other_baths, refuse_changes, settings_of, to_be_kept
 from mdrun.run.checkpoint import Checkpoint, CheckpointFile, put_back, put_damaged_away
 from mdrun.run.devices import as_before, open_backend
 from mdrun.run.directory import (
@@ -27,6 +27,7 @@ from mdrun.run.directory import (
     RunDirectory,
     amend_status,
     claims_the_word,
+    config_there,
     status_there,
     writing,
 )
@@ -118,8 +119,10 @@ class Job(Witness):
             if past is None:
                 self._write_config()
                 if self.goes_on:
-                    shared = keep_structure(self.directory.path, structure, shared)
+                    notes = keep_structure(self.directory.path, structure, settings)
+                    shared = replace(shared, notes=(*shared.notes, *notes))
         shared, checkpoint, self.progress.run_id = comm.broadcast((shared, checkpoint, uuid.uuid4().hex))
+        self.settings = shared.settings
         if state is None:
             state = empty_state(shared)
             if checkpoint is not None:
@@ -173,6 +176,8 @@ class Job(Witness):
         self.directory.begin()
         if past is not None and self.sim is not None and self.sim.step > self.progress.first_step:
             self._write_config()
+            if past.reads_file and self._atoms is not None:
+                keep_structure(self.directory.path, self._atoms, self.settings)
         if past is not None and past.is_fallback:
             put_damaged_away(self.directory.path / CHECKPOINT)
 
@@ -188,13 +193,15 @@ class Job(Witness):
         if past is not None:
             self.directory = past.directory
             then = settings_of(past.checkpoint.settings)
-            settings, elsewhere = as_before(as_it_was(self.settings, past.checkpoint), then.device, then.backend)
+            path = past.directory.path
+            settings = as_it_was(self.settings, past.checkpoint, config_there(path))
+            settings, elsewhere = as_before(settings, then.device, then.backend)
             self.settings = settings
             changes = refuse_changes(settings, past.checkpoint, settings.allowed_changes)
             self._changes = [*past.notes[: past.is_fallback], *changes]
-            path = past.directory.path
             self._atoms, others = own_structure(path, settings, past.checkpoint, self.follows_file)
-            past = replace(past, notes=(*past.notes, *elsewhere, *changes, *others))
+            notes = (*past.notes, *elsewhere, *changes, *others)
+            past = replace(past, notes=notes, reads_file=self._atoms is None)
         return past
 
     def _read(self) -> tuple[Shared, State, Structure]:
@@ -203,9 +210,11 @@ class Job(Witness):
     def _take_up(self, past: Past, shared: Shared, state: State) -> Shared:
         """The atoms as the checkpoint has them; what to tell of it goes to the notes."""
         assert self._atoms is not None
-        take_up(state, past.checkpoint, self._atoms.path)
-        origin = origin_of(shared.settings, past.checkpoint)
-        return replace(shared, velocities="from the checkpoint", notes=past.notes, origin=origin)
+        settings = shared.settings
+        changes = take_up(state, past.checkpoint, self._atoms.path, settings.allowed_changes, settings.trajectory)
+        self._changes += changes
+        origin = origin_of(settings, past.checkpoint)
+        return replace(shared, velocities="from the checkpoint", notes=(*past.notes, *changes), origin=origin)
 
     def _history(self, directory: RunDirectory, past: Past | None) -> tuple[Start, ...]:
         """All starts of the run in a directory, this one included."""
@@ -230,7 +239,7 @@ class Job(Witness):
         assert self.rows is not None
         sim.step = checkpoint.step
         go_on(sim, checkpoint.arrays)
-        put_back(checkpoint, sim, self.rows)
+        put_back(checkpoint, sim, self.rows, with_baths=not other_baths(self.settings, checkpoint))
         first = thermometer(sim)
         watch()  # cuts the outputs back: until here the run may be refused
         as_then(sim)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mdrun import digests
 from mdrun.errors import InputError
 from mdrun.npz import Damaged
-from mdrun.run.changes import settings_of
 from mdrun.run.checkpoint import Checkpoint
 from mdrun.run.directory import STRUCTURE, writing
-from mdrun.run.resume import refuse_other_structure
+from mdrun.run.resume import SPECIES, refuse_other_structure
 from mdrun.run.settings import Settings
-from mdrun.run.setup import Shared, first_state, read_structure
+from mdrun.run.setup import first_state, read_structure
 from mdrun.structures import Structure
 from mdrun.structures.kept import Unkeepable, keep, read_kept
 
 READING = ("format", "index", "replicate", "species", "freeze", "constrain_bonds")  # what of the file, and how
 
 
-def keep_structure(directory: Path, structure: Structure, shared: Shared) -> Shared:
+def keep_structure(directory: Path, structure: Structure, settings: Settings) -> list[str]:
     """Write it into the run's directory; what can't be kept is told, and the file is needed to go on.
 
     Raises:
@@ -31,21 +30,21 @@ def keep_structure(directory: Path, structure: Structure, shared: Shared) -> Sha
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with writing(path):
         try:
-            keep(partial, structure, digests.of_file(structure.path))
+            keep(partial, structure, digests.of_file(structure.path), _reading(settings))
             os.replace(partial, path)
         except Unkeepable as error:
-            note = f"{path} is not written, and to go on the run needs {structure.path} as it is: {error}"
-            return replace(shared, notes=(*shared.notes, note))
+            path.unlink(missing_ok=True)
+            return [f"{path} is not written, and to go on the run needs {structure.path} as it is: {error}"]
         finally:
             partial.unlink(missing_ok=True)
-    return shared
+    return []
 
 
 def own_structure(
     directory: Path, settings: Settings, checkpoint: Checkpoint, follows_file: bool
 ) -> tuple[Structure | None, list[str]]:
     """The structure that a run began with, from its directory, and what to tell of that; None where the file must do:
-    none was kept, or another part of the file is asked for.
+    none was kept, it is to be read in another way, or species may change.
 
     Args:
         follows_file: the file is named anew, and must not be another's.
@@ -53,13 +52,15 @@ def own_structure(
     Raises:
         InputError: what was kept is damaged; the file is of another structure.
     """
-    path, then, file = directory / STRUCTURE, settings_of(checkpoint.settings), settings.structure
-    if not path.exists() or any(getattr(settings, name) != getattr(then, name) for name in READING):
+    path, file = directory / STRUCTURE, settings.structure
+    if not path.exists() or SPECIES in settings.allowed_changes:
         return None, []
     try:
         kept = read_kept(path)
     except Damaged as error:
         raise InputError(f"{error} Remove it, and the structure is read from {file} again.") from error
+    if kept.reading != _reading(settings):
+        return None, []
     try:
         if digests.of_file(file) == kept.digest:
             return kept.structure, []
@@ -70,3 +71,9 @@ def own_structure(
     if follows_file:
         refuse_other_structure(first_state(read_structure(settings)), checkpoint, file)
     return kept.structure, [f"{file} has changed since: going on with the structure as it was when the run began"]
+
+
+def _reading(settings: Settings) -> dict[str, Any]:
+    """How the structure is read, as JSON has it."""
+    values = ((name, getattr(settings, name)) for name in READING)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,14 @@ from mdrun.npz import Damaged
 from mdrun.run.cadence import cadence
 from mdrun.run.changes import origin_of
 from mdrun.run.checkpoint import Checkpoint, read_checkpoint
-from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, RunDirectory, status_there
+from mdrun.run.directory import CHECKPOINT, CONFIG, PREVIOUS_CHECKPOINT, RunDirectory, config_there, status_there
 from mdrun.run.settings import Settings
+from mdrun.run.trajectories.names import format_of
 from mdrun.state import FIELDS, State
+
+SPECIES, PERIODIC = "species", "pbc"
+WHAT = {"types": "species", "charges": "charge", "masses": "mass", "mobile": "constraint"}  # fields, in words
+OF_SPECIES = ("types", "charges", "masses")
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,14 @@ class Past:
 
     Attributes:
         is_fallback: the newest checkpoint is damaged, and this is the one before it.
+        reads_file: the structure comes from its file again, not from what the run keeps of it.
     """
 
     directory: RunDirectory
     checkpoint: Checkpoint
     is_fallback: bool
     notes: tuple[str, ...]
+    reads_file: bool = False
 
 
 def find_past(settings: Settings) -> Past | None:
@@ -46,9 +52,12 @@ def find_past(settings: Settings) -> Past | None:
     path = settings.directory
     if not path.is_dir() or not any(path.iterdir()):
         return None
-    if not (path / CONFIG).exists():
-        raise InputError(f"{path} is not empty and holds no run to go on with. Choose another --out.")
     directory = RunDirectory(path, [Path(settings.structure)], False, settings.trajectory, keep=True)
+    if not (path / CONFIG).exists():  # not even among what a killed start had set aside, and that put back
+        directory.release()
+        if any(path.iterdir()):
+            raise InputError(f"{path} is not empty and holds no run to go on with. Choose another --out.")
+        return None
     then = status_there(path)
     command = then.get("command", settings.command)
     if command != settings.command:
@@ -83,10 +92,10 @@ def _ending_to_be_kept(path: Path, status: Mapping[str, Any]) -> str | None:
         return None
     if status.get("exit_code") == EXIT_UNPHYSICAL:
         return f"became unphysical after step {step}"
+    often = config_there(path).get("checkpoint_every")
     try:
-        often = tomllib.loads((path / CONFIG).read_text(encoding="utf-8")).get("checkpoint_every")
         is_never = often is not None and cadence(often, "checkpoint-every").is_never
-    except (OSError, ValueError, TypeError, InputError):
+    except (ValueError, TypeError, InputError):
         is_never = False
     return f"made {step} steps" if is_never else None
 
@@ -114,27 +123,50 @@ def newest_checkpoint(directory: Path) -> tuple[Checkpoint, list[str]] | None:
     return None
 
 
-def refuse_other_structure(state: State, checkpoint: Checkpoint, structure: str) -> None:
-    """Raises:
-    InputError: the structure is not the one that the run began with.
+def refuse_other_structure(state: State, checkpoint: Checkpoint, structure: str, but_for: Collection[str] = ()) -> None:
+    """Args:
+        but_for: fields in which atoms may differ.
+
+    Raises:
+        InputError: the structure is not the one that the run began with.
     """
-    if differs := _differences(state, checkpoint):
+    rest = [name for name in (PERIODIC, *WHAT) if name not in but_for]
+    if differs := _differences(state, checkpoint, rest):
         raise InputError(
             f"{structure} is not the structure that the run began with: {differs}. Put that file back, or start afresh."
         )
 
 
-def take_up(state: State, checkpoint: Checkpoint, structure: str) -> None:
+def take_up(
+    state: State, checkpoint: Checkpoint, structure: str, allowed: Collection[str] = (), files: Collection[str] = ()
+) -> list[str]:
     """Put the checkpoint's atoms and cell in place of those just read, on the rank that read them.
 
+    Args:
+        allowed: options that may change; where ``species`` is one, atoms stay what was read, with the momenta kept.
+        files: trajectories that the run writes.
+
+    Returns:
+        What is no more as it was, in words.
+
     Raises:
-        InputError: the structure is not the one that the run began with.
+        InputError: the structure is not the one that the run began with, or a file has a place for one set of species.
     """
-    refuse_other_structure(state, checkpoint, structure)
-    arrays = checkpoint.arrays
+    arrays, differs = checkpoint.arrays, _differences(state, checkpoint, OF_SPECIES)
+    if SPECIES not in allowed:
+        differs = ""
+    refuse_other_structure(state, checkpoint, structure, OF_SPECIES if differs else ())
+    lasting = [name for name in files if name in checkpoint.outputs and format_of(name, "--trajectory") == "h5md"]
+    if differs and lasting:
+        raise InputError(
+            f"{differs}, and {', '.join(lasting)} says what atoms are once for all frames. Give the new ones a file of "
+            "their own: --trajectory NAME --allow-changes trajectory,species."
+        )
     for f in FIELDS:
-        setattr(state, f.name, torch.from_numpy(arrays[f.name]).to(f.dtype))
+        if not differs or f.name not in OF_SPECIES:
+            setattr(state, f.name, torch.from_numpy(arrays[f.name]).to(f.dtype))
     state.carried[THEN] = torch.from_numpy(arrays[THEN])
+    return [f"changed at step {checkpoint.step}: {differs}; momenta are kept"] if differs else []
 
 
 def empty_then(state: State) -> None:
@@ -142,20 +174,21 @@ def empty_then(state: State) -> None:
     state.carried[THEN] = torch.empty((0, 3), dtype=torch.float64)
 
 
-def _differences(state: State, checkpoint: Checkpoint) -> str:
+def _differences(state: State, checkpoint: Checkpoint, names: Collection[str]) -> str:
+    """The first of these things that is not as the checkpoint has it, in words."""
     arrays = checkpoint.arrays
     if state.n_total != checkpoint.n_atoms:
         return f"it has {state.n_total} atoms, the checkpoint {checkpoint.n_atoms}"
-    if state.pbc != tuple(arrays["pbc"].tolist()):
+    if PERIODIC in names and state.pbc != tuple(arrays["pbc"].tolist()):
         return "other axes are periodic"
-    if not np.array_equal(state.numbers, arrays["numbers"]):
-        return "it has other species"
-    return _first(
-        f"atom {i} has another {what}"
-        for what, name in (("species", "types"), ("charge", "charges"), ("mass", "masses"), ("constraint", "mobile"))
-        for i in np.unique(np.nonzero(getattr(state, name).numpy() != arrays[name])[0])[:1]
-    )
 
+    def values(name: str) -> tuple[np.ndarray, np.ndarray]:
+        now, then = getattr(state, name).numpy(), arrays[name]
+        return (np.array(state.numbers)[now], arrays["numbers"][then]) if name == "types" else (now, then)
 
-def _first(words: Iterable[str]) -> str:
-    return next(iter(words), "")
+    for name in WHAT:
+        if name in names:
+            now, then = values(name)
+            for i in np.unique(np.nonzero(now != then)[0])[:1]:
+                return f"atom {i} has another {WHAT[name]}"
+    return ""

@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from mdrun.errors import InputError
-from mdrun.run.directory import CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, STATUS
+from mdrun.errors import EXIT_UNPHYSICAL, InputError
+from mdrun.run.directory import BLOWUP, CHECKPOINT, PREVIOUS_CHECKPOINT, RELAXED, STATUS, file_of_run
 from mdrun.run.history import Start, starts_of
 
 RUNNING = "running"
@@ -86,6 +86,8 @@ def read_status(directory: Path) -> RunStatus:
         InputError: there is none.
     """
     path = directory / STATUS
+    if not path.exists():
+        path = file_of_run(directory, STATUS)
     if not directory.is_dir():
         what = "is a file" if directory.exists() else "does not exist"
         raise InputError(f"{directory} {what}; mdrun status takes the directory of a run.")
@@ -169,8 +171,14 @@ def way_on(status: RunStatus) -> str | None:
     if status.command == "relax":
         return way_on_from_relaxed(status.directory) or f"start it again: it left no {RELAXED}"
     # That of a killed run may be newer than its status.
-    if not any((status.directory / name).exists() for name in (CHECKPOINT, PREVIOUS_CHECKPOINT)):
+    if not any(file_of_run(status.directory, name).exists() for name in (CHECKPOINT, PREVIOUS_CHECKPOINT)):
         return "start it again: it left no checkpoint"
+    if status.exit_code == EXIT_UNPHYSICAL:
+        return (
+            f"see what is in {status.directory / BLOWUP}; from the last checkpoint it comes to the same again, unless "
+            f"something changes: mdrun resume {shlex.quote(os.fspath(status.directory))} --allow-changes timestep "
+            "--timestep FS, say"
+        )
     return f"mdrun resume {shlex.quote(os.fspath(status.directory))}"
 
 

@@ -7,6 +7,7 @@ Columns of words are objects in memory, and none in the file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from mdrun.structures.frame import Place, constraints_of
 if TYPE_CHECKING:
     from ase import Atoms
 
-FORMAT = 1
+FORMAT = 2
 KINDS = "biufcSU"  # NumPy's, of what may stand in a column or in info
 FARTHEST_IMAGE = 2**31  # cells
 PLAIN = (bool, int, float, str, type(None))
@@ -37,13 +38,15 @@ class Unkeepable(ValueError):
 class Kept:
     """Attributes:
     digest: of the file that the structure was read from, see ``mdrun.digests``.
+    reading: how it was read, by the options' names, as JSON has their values.
     """
 
     structure: Structure
     digest: str
+    reading: dict[str, Any]
 
 
-def keep(path: Path, structure: Structure, digest: str) -> None:
+def keep(path: Path, structure: Structure, digest: str, reading: Mapping[str, Any]) -> None:
     """Write it, forced to the disk.
 
     Raises:
@@ -72,6 +75,7 @@ def keep(path: Path, structure: Structure, digest: str) -> None:
     meta = {
         "format": FORMAT,
         "digest": digest,
+        "reading": dict(reading),
         "columns": list(columns),
         "words": words,
         "info": info,
@@ -93,6 +97,7 @@ def read_kept(path: Path) -> Kept:
     try:
         _demand(isinstance(meta, dict), "its description holds no names")
         _demand(isinstance(meta.get("digest"), str), "it does not tell what file it was")
+        _demand(isinstance(meta.get("reading"), dict), "it does not tell how the file was read")
         atoms = _atoms(meta, arrays)
         n = len(atoms)
         mobile = _of(arrays, "mobile", "b", (n, 3))
@@ -107,7 +112,8 @@ def read_kept(path: Path) -> Kept:
         fault = str(error)[:200].rstrip(".") or type(error).__name__
         raise Damaged(f"{path} holds no structure to go on with: {fault}.") from error
     atoms.set_constraint(constraints_of(mobile))
-    return Kept(Structure(str(path), atoms, masses, charges, mobile, bonds, has_velocities, ()), meta["digest"])
+    structure = Structure(str(path), atoms, masses, charges, mobile, bonds, has_velocities, ())
+    return Kept(structure, meta["digest"], meta["reading"])
 
 
 def _atoms(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Atoms:

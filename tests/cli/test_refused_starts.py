@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import shutil
 from pathlib import Path
 
@@ -109,16 +112,25 @@ def test_a_run_that_would_have_gone_on_is_refused_and_all_that_it_left_there(fol
     assert content(old) == before
 
 
-def test_another_ensemble_that_is_allowed_and_can_t_be_gone_on_with(folder, old):
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--trajectory-atoms", "0-3", "--allow-changes", "trajectory-atoms"), "would not be alike"),
+        (("--trajectory-precision", "float32", "--allow-changes", "trajectory-precision"), "would not be alike"),
+        (("--wrap", "--allow-changes", "wrap"), "would not be alike"),
+        (("--init-temperature", 90, "--allow-changes", "init-temperature"), "velocities are drawn once"),
+        (("--freeze", "0-3", "--allow-changes", "freeze"), "settled as a run begins"),
+        (("--replicate", 2, 1, 1, "--allow-changes", "replicate"), "keeps its atoms"),
+    ],
+    ids=lambda value: value[0].strip("-") if isinstance(value, tuple) else "",
+)
+def test_what_can_not_change_is_refused_though_allowed(folder, old, words, why):
+    """Frames of other atoms, or of numbers of another size, would have been garbage in a file of the first ones."""
     before = content(old)
-    bath = ("--ensemble", "nvt", "--temperature", 40, "--thermostat", "nose-hoover")
-    allowed = ("--allow-changes", "ensemble,temperature,thermostat")
-    words = ("--config", old / CONFIG, *bath, *allowed, "--init-temperature", 40)
-    refused = call("simulate", *words, "--resume", cwd=folder).expect(2)
-    assert "--allow-changes init-temperature" in refused.err or "another ensemble" in refused.err
-    assert content(old) == before
-    refused = call("simulate", *words[:-2], "--resume", cwd=folder).expect(2)
-    assert "another ensemble" in refused.err
+    refused = call("simulate", "--config", old / CONFIG, *words, "--resume", cwd=folder).expect(2)
+    told = " ".join(refused.err.split())
+    assert f"{words[0]} from " in told
+    assert why in told
     assert content(old) == before
 
 
@@ -149,6 +161,69 @@ def test_a_run_that_begins_replaces_the_other_wholly_and_one_that_goes_on_its_ev
     call("simulate", "argon.xyz", *words, cwd=folder).expect(0)
     files = {"thermo.csv", "trajectory.extxyz", "ranks.csv", "status.json", "config.toml", "structure.npz"}
     assert set(content(old)) == files
+
+
+@pytest.mark.parametrize("n_moves", range(15))
+def test_a_kill_between_any_two_moves_of_a_start_loses_nothing(old, n_moves, monkeypatch):
+    """While files are set aside, and while they are put back."""
+    before, replace, moves = content(old), os.replace, iter(range(n_moves))
+
+    def until_killed(source, target):
+        if next(moves, None) is None:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", until_killed)
+    first = RunDirectory(old, [], overwrite=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        first.take_over()
+        (old / CONFIG).write_text("new")
+        (old / "thermo.csv").write_text("new")
+    first.release()
+    moves = iter(range(n_moves % 5))
+    with contextlib.suppress(KeyboardInterrupt):
+        RunDirectory(old, [], overwrite=True).release()
+    monkeypatch.undo()
+    RunDirectory(old, [], overwrite=True).release()
+    assert content(old) == before
+
+
+@pytest.mark.parametrize("how", ["resume", "simulate"])
+def test_a_run_whose_successor_was_killed_as_it_began_is_gone_on_with_by_command(folder, old, how, monkeypatch):
+    before = content(old)
+
+    def killed(*_):
+        raise SystemExit(137)
+
+    monkeypatch.setattr("mdrun.run.job.write_config", killed)
+    call("simulate", "argon.xyz", "--steps", 3, "--out", "old.run", "--overwrite", cwd=folder).expect(137)
+    monkeypatch.undo()
+    gc.collect()  # and with the job its hold on the directory
+    assert not (old / CONFIG).exists()
+    told = " ".join(call("status", "old.run", cwd=folder).expect(0).out.split())
+    assert "mdrun resume old.run" in told
+    words = ("--steps", 8, "--model", f"{PLUGIN},fails=never", "--allow-changes", "model")
+    if how == "resume":
+        call("resume", "old.run", *words, cwd=folder).expect(0)
+    else:
+        files = ("--trajectory", "a.extxyz", "--trajectory", "b.h5md", "--trajectory", "c.traj")
+        every = ("--trajectory-every", 1, "--log-every", 1)
+        call("simulate", "argon.xyz", *files, *every, *words, "--out", "old.run", "--resume", cwd=folder).expect(0)
+    assert (old / "thermo.csv").read_bytes().startswith(before["thermo.csv"][:100])
+
+
+def test_a_directory_with_nothing_but_what_a_killed_start_left_is_begun_in(folder):
+    (folder / "begun.run").mkdir()
+    (folder / "begun.run/.config.toml.123").write_text("half")
+    call("simulate", "argon.xyz", "--steps", 3, "--out", "begun.run", "--resume", cwd=folder).expect(0)
+    assert not (folder / "begun.run/.config.toml.123").exists()
+
+
+def test_trajectories_are_known_whatever_the_case_of_their_extension(folder):
+    words = ("simulate", "argon.xyz", "--steps", 3, "--out", "capitals.run")
+    call(*words, "--trajectory", "A.TRAJ", "--trajectory", "b.H5MD", cwd=folder).expect(0)
+    call(*words, "--overwrite", cwd=folder).expect(0)
+    assert {"A.TRAJ", "b.H5MD"}.isdisjoint(content(folder / "capitals.run"))
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["replaces", "goes-on"])

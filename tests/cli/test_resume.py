@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from ase.build import bulk
 
+from mdrun import digests, npz
 from mdrun.run.trajectories.reading import read_frames
 from tests.cli.launcher import Ended, call, torchrun
 from tests.systems import pfcc
@@ -282,6 +283,42 @@ def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, tmp_p
     refused = call("resume", "run", "--steps", 5, cwd=tmp_path).expect(2)
     assert "no whole checkpoint" in refused.err
     assert not (tmp_path / "marker").exists()
+
+
+def forged(path: Path, **changes: object) -> None:
+    """A checkpoint with other settings or places of files, and the checksum that goes with them."""
+    with np.load(path, allow_pickle=False) as file:
+        found = {name: file[name] for name in file.files if name != "checksum"}
+    meta = json.loads(str(found.pop("meta")))
+    for name, value in changes.items():
+        meta[name] |= value
+    npz.write(path, meta, found)
+
+
+@pytest.mark.parametrize("has_config", [True, False])
+def test_a_checkpoint_chooses_no_model_for_a_run_that_names_none(folder, tmp_path, has_config):  # A-53
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--seed", 3, "--out", "run", "--checkpoint-every", 4)
+    call("simulate", *words, "--steps", 8, cwd=tmp_path).expect(0)
+    (tmp_path / "evil.py").write_text("open('ran', 'w')\nfrom mdrun.potentials.registry import load_model\n"
+                                      "def make(numbers): return load_model('lj', numbers)")  # fmt: skip
+    evil = str(tmp_path / "evil.py")
+    inputs = {evil: digests.of_file(evil)}
+    forged(tmp_path / "run/checkpoint.npz", settings={"model": f"{evil}:make", "trust_model": True}, inputs=inputs)
+    if not has_config:
+        (tmp_path / "run/config.toml").write_text("")
+    refused = call("simulate", *words, "--steps", 12, "--resume", cwd=tmp_path).expect(2)
+    assert "evil.py:make to lj" in " ".join(refused.err.split())
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_place_in_the_middle_of_a_line_is_none(folder, tmp_path):
+    words = (folder / "argon.xyz", "--init-temperature", 40, "--seed", 3, "--out", "run", "--checkpoint-every", 4)
+    call("simulate", *words, "--steps", 8, cwd=tmp_path).expect(0)
+    before = (tmp_path / "run/thermo.csv").read_bytes()
+    forged(tmp_path / "run/checkpoint.npz", outputs={"thermo.csv": 7})
+    refused = call("resume", "run", "--steps", 12, cwd=tmp_path).expect(2)
+    assert "thermo.csv has no end of a line where the checkpoint saw one" in " ".join(refused.err.split())
+    assert (tmp_path / "run/thermo.csv").read_bytes() == before
 
 
 def test_outputs_that_lost_what_the_checkpoint_saw_are_refused(folder, tmp_path):

@@ -88,8 +88,9 @@ def same(one: Any, other: Any) -> bool:
 
 def test_it_comes_back_as_it_was(structure, tmp_path):
     path = tmp_path / "structure.npz"
-    keep(path, structure, "ab")
+    keep(path, structure, "ab", {"index": 3})
     kept = read_kept(path)
+    assert (kept.digest, kept.reading) == ("ab", {"index": 3})
     back = kept.structure
     assert kept.digest == "ab"
     assert same(back.atoms.arrays, structure.atoms.arrays)
@@ -117,7 +118,7 @@ def test_what_has_no_place_without_pickle_is_not_kept(what, tmp_path):
         value = {"info": Path(), "deep": [1, {"a": {1, 2}}], "name": 1}[what]
         structure.atoms.info[Path() if what == "name" else "odd"] = value
     with pytest.raises(Unkeepable):
-        keep(tmp_path / "structure.npz", structure, "")
+        keep(tmp_path / "structure.npz", structure, "", {})
     assert not (tmp_path / "structure.npz").exists()
 
 
@@ -144,7 +145,7 @@ def test_a_whole_file_of_hostile_contents_is_refused(name, values, words, tmp_pa
     atoms.set_constraint(FixBondLengths([[0, 1]]))
     ase.io.write(tmp_path / "a.traj", atoms)
     path = tmp_path / "structure.npz"
-    keep(path, load_structure(tmp_path / "a.traj"), "")
+    keep(path, load_structure(tmp_path / "a.traj"), "", {})
     meta, arrays = npz.read(path, "structure")
     assert meta["columns"][:2] == ["numbers", "positions"]
     arrays = {**arrays, name: values} if values is not None else {n: v for n, v in arrays.items() if n != name}
