@@ -180,8 +180,15 @@ def test_the_structure_that_a_run_keeps_is_checked_and_the_file_serves_without_i
         assert "Remove it, and the structure is read from" in refused.err
     kept.unlink()
     call("resume", "run", "--steps", 5, cwd=tmp_path).expect(0)
+    assert read_kept(kept).structure.atoms == read_kept_from(content, tmp_path)  # as it has been read again
+    kept.unlink()
     (tmp_path / "atoms.extxyz").unlink()
     assert "there is no file" in call("resume", "run", "--steps", 7, cwd=tmp_path).expect(2).err
+
+
+def read_kept_from(content: bytes, folder: Path) -> ase.Atoms:
+    (folder / "copy.npz").write_bytes(content)
+    return read_kept(folder / "copy.npz").structure.atoms
 
 
 def test_a_file_named_anew_may_differ_in_what_the_run_has_taken_over_since(tmp_path):

@@ -60,7 +60,7 @@ def kept_step(directory: Path) -> int:
     return found[0].step if found else 0
 
 
-@pytest.mark.parametrize("n_kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_run_killed_at_random_moments_ends_as_one_that_was_not(tmp_path, n_kills):
     ase.io.write(tmp_path / "argon.xyz", pfcc(3, 3, 3))
     command = ("simulate", "argon.xyz", *WORDS, "--resume")
