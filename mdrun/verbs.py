@@ -63,7 +63,8 @@ def system_sum(values: Tensor, system_index: Tensor, n: int) -> Tensor:
         n: number of structures.
 
     Returns:
-        (n, ...), the same on every rank.
+        (n, ...), the same on every rank. Energies of atoms may depend on it. Slopes that a model takes by itself are
+        those of a whole, such as a total of this kind, taken on every rank.
 
     Raises:
         ValueError: another number of rows.

@@ -189,3 +189,30 @@ def test_strategies_that_cannot_serve_a_model_are_refused():
     assert choose_strategy("auto", own_graph).name == "partition"
     with pytest.raises(InputError, match="needs all atoms on every rank"):
         choose_strategy("halo", own_graph)
+
+
+class Lost(nn.Module):
+    """Energies that autograd can't follow back."""
+
+    cutoff, n_layers = 5.0, 1
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, graph):
+        energies = graph.sum_edges((1 - graph.vectors.norm(dim=1) / self.cutoff) ** 2)
+        if self.way == "detach":
+            return energies.detach()
+        return torch.from_numpy(energies.detach().numpy()) if self.way == "numpy" else energies
+
+
+@pytest.mark.parametrize("way", ["detach", "numpy"])
+def test_energies_without_slopes_are_refused(way):
+    with pytest.raises(InputError, match="autograd can't follow back"):
+        evaluate(gold_copper(), force_model(gold_copper(), Lost(way)))
+
+
+def test_atoms_that_have_no_neighbours_have_no_slopes_to_lose():
+    alone = Atoms("Cu2", positions=[[0, 0, 0], [0, 0, 20]])
+    assert not evaluate(alone, force_model(alone, Lost("detach"))).forces.any()

@@ -77,6 +77,8 @@ def relax(
     device: str = _as_simulate("device"),
     backend: str = _as_simulate("backend"),
     precision: str = _as_simulate("precision"),
+    strategy: str = _as_simulate("strategy"),
+    compile: bool = _as_simulate("compile"),  # noqa: A002
     threads: int = _as_simulate("threads"),
     max_hours: float = _as_simulate("max_hours"),
     comm_timeout: float = _as_simulate("comm_timeout"),

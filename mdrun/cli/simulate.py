@@ -33,8 +33,9 @@ def simulate(
     species: str = _option("Elements of a LAMMPS data file's types, as in Ar,O.", SYSTEM),
     model: str = _option(
         "lj, lj:epsilon=E,sigma=S,cutoff=C,shift=true, lj:FILE.toml, morse, buck, yukawa, zbl, dsf, table:FILE, "
-        "eam:FILE, emt, sw, sw:FILE, tersoff, tersoff:FILE, mace:FILE, sevennet:NAME, chgnet, ase:MODULE:CLASS, "
-        "FILE.py:FUNCTION; sums with ' + '. See mdrun models. Chosen by the species where they allow it.",
+        "eam:FILE, emt, sw, sw:FILE, tersoff, tersoff:FILE, mace:FILE, sevennet:NAME, chgnet, metatomic:FILE, "
+        "ase:MODULE:CLASS, FILE.py:FUNCTION; sums with ' + '. See mdrun models. Chosen by the species where they allow "
+        "it.",
         SYSTEM,
     ),
     trust_model: bool = _option(

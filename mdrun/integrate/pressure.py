@@ -44,7 +44,10 @@ def measure_tensors(state: State, forces: Forces, comm: Comm) -> Tensors:
         InputError: the model gives no virial.
     """
     if forces.virial is None:
-        raise InputError("the model gives no virial, so there is no pressure to control. Use --ensemble nve or nvt.")
+        where = " on several ranks; it may on one" if comm.size > 1 else ""
+        raise InputError(
+            f"the model gives no virial{where}. So there is no pressure to control: use --ensemble nve or nvt."
+        )
     local = torch.cat([state.kinetic_tensor().flatten().cpu(), virial_that_follows(state, forces).flatten()])
     kinetic, virial = comm.all_sum(local).numpy().reshape(2, 3, 3)
     return Tensors(kinetic, virial)

@@ -102,6 +102,7 @@ class GraphModel:
         self._precision = DOUBLE
         self._compiled: Callable[[Graph], Tensor] | None = None
         self._placed: tuple[torch.device, torch.dtype] | None = None
+        self._has_slopes = False
         self._view = GraphView(numbers, self.cutoff)
         if isinstance(model, torch.nn.Module):
             model.eval().requires_grad_(False)
@@ -175,6 +176,7 @@ class GraphModel:
             if self.needs.direct_forces:
                 return self._as_told(answer, evaluation.graph, totals)
             energy = self._energy(answer, evaluation.graph, domain.n_owned)
+            self._refuse_lost_slopes(domain, energy, evaluation.graph)
             forces = self._differentiate(energy, evaluation, totals)
             return replace(forces, forces=forces.forces[: domain.n_owned])
 
@@ -192,6 +194,24 @@ class GraphModel:
                 "ranks own: call refresh_neighbors before each layer that reads neighbours, but the first, or "
                 "declare needs = Needs(reach='wide')."
             )
+
+    def _refuse_lost_slopes(self, domain: Domain, energy: Tensor, graph: Graph) -> None:
+        """Once for a model, as soon as there is a slope; a collective until then.
+
+        Raises:
+            InputError: atoms with neighbours have energies, and no rank's has a slope: all forces would be zero.
+        """
+        if self._has_slopes:
+            return
+        found = [energy.requires_grad, graph.senders.numel(), bool(energy.detach())]
+        n_slopes, n_edges, n_energies = domain.comm.all_sum(torch.tensor(found, dtype=torch.float64)).tolist()
+        if n_edges and n_energies and not n_slopes:
+            raise InputError(
+                f"model {self.name} returns energies that autograd can't follow back to positions, so that it would "
+                "give no forces: look for detach(), torch.no_grad(), .item() or numpy in its forward, or declare "
+                "needs = Needs(direct_forces=True) and return the forces."
+            )
+        self._has_slopes = n_slopes > 0
 
     @property
     def is_compiled_here(self) -> bool:
@@ -253,8 +273,9 @@ class GraphModel:
         strain = evaluation.strain
         at = [evaluation.leaf] if strain is None else [evaluation.leaf, strain]
         if energy.requires_grad:
-            slopes = torch.autograd.grad(energy, at, allow_unused=True, materialize_grads=True)
-        else:  # of a model that doesn't look at positions
+            with _differentiating_shares():
+                slopes = torch.autograd.grad(energy, at, allow_unused=True, materialize_grads=True)
+        else:  # of a rank whose atoms have no neighbours, in a model that looks at nothing else
             slopes = tuple(torch.zeros_like(x) for x in at)
         forces = -sum_into_owners(slopes[0], FORCES)
         if strain is None:
@@ -275,3 +296,14 @@ def _showing(nodes: Nodes) -> Iterator[None]:
     finally:
         context.halo_meta, context.gather_meta = before.halo_meta, before.gather_meta
         context.owned_offset, context.policy = before.owned_offset, before.policy
+
+
+@contextmanager
+def _differentiating_shares() -> Iterator[None]:
+    """What a model differentiates by itself, in its forward, is a whole."""
+    policy = current_dd_context().policy
+    policy.differentiates_shares = True
+    try:
+        yield
+    finally:
+        policy.differentiates_shares = False

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mdrun import digests
 from mdrun.potentials.catalogue import IN_PACKAGES
 
-SCRIPT = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:,(.*))?")
+SCRIPT = re.compile(r"((?!ase:).+\.py):([A-Za-z_]\w*)(?:,(.*))?")
 # What may stand behind the colon of a built-in model: a file and nothing else; a file, or weights of a package by their
 # name; no file. Of a plug-in it may be anything.
 FILE = frozenset({"lj", "morse", "buck", "yukawa", "table", "eam", "sw", "tersoff", "metatomic"})
@@ -79,7 +79,7 @@ def _changed(spec: str, change: Callable[[str, bool], str]) -> str:
 
 
 def _named(term: str) -> Iterator[Named]:
-    """Of a term, in order: ``eam:FILE``, ``FILE.py:FUNCTION,weights=FILE``, ``ase:MODULE:CLASS,toml=FILE``."""
+    """Of a term, in order: ``eam:FILE``, ``FILE.py:FUNCTION,weights=FILE``, ``ase:FILE.py:CLASS,toml=FILE``."""
     script = SCRIPT.fullmatch(term)
     name = "" if script else term.partition(":")[0]
     if script:
@@ -91,7 +91,9 @@ def _named(term: str) -> Iterator[Named]:
         text = value if equals else key
         start = word.end() - len(text.lstrip())
         place = start, start + len(text.strip())
-        if equals and name == "ase" and key.strip() == "toml":
+        if name == "ase" and number == 0 and ".py:" in text:
+            yield Named(start, start + text.rindex(":"), True)
+        elif equals and name == "ase" and key.strip() == "toml":
             yield Named(*place, True)
         elif (equals and runs_code and re.search(r"[/.]", text)) or (not equals and number == 0 and takes_argument):
             yield Named(*place, name in FILE)

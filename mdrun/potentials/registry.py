@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import itertools
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -29,9 +26,9 @@ from mdrun.potentials.morse import MORSE
 from mdrun.potentials.named_files import SCRIPT
 from mdrun.potentials.named_files import terms_of as words_of
 from mdrun.potentials.precision import DOUBLE, PRECISIONS
+from mdrun.potentials.user_files import module_of_file
 from mdrun.potentials.yukawa import YUKAWA
 
-MODEL_FILES = itertools.count()
 Loader = Callable[[str | None, dict[str, str], tuple[int, ...]], ForceModel]
 
 
@@ -244,15 +241,21 @@ def refuse_unasked_code(spec: str, is_trusted: bool) -> None:
     """Weights that a package keeps as a pickle may run any code when they are loaded: only with the user's leave.
 
     Raises:
-        InputError: a term names such a file, and nobody said that it can be trusted.
+        InputError: a term names such a file, and nobody said that it can be trusted; or one that is not there.
     """
     if is_trusted:
         return
     for term in words_of(spec):
         name, _, rest = term.partition(":")
         file = rest.partition(",")[0]
-        is_file = Path(file).exists()  # it comes before a name
-        if name in IN_PACKAGES and file and (is_file or file.lower() not in map(str.lower, IN_PACKAGES[name])):
+        if name not in IN_PACKAGES or not file:
+            continue
+        is_file, names = Path(file).exists(), IN_PACKAGES[name]  # a file comes before a name
+        is_name = file.lower() in map(str.lower, names)
+        if not is_file and not is_name:
+            has = f", and the package has {', '.join(names)}" if names else ""
+            raise InputError(f"{term}: there is no file {file}{has}.")
+        if is_file:
             raise InputError(
                 f"model {term}: {file} is a pickle, and to load one is to run whatever code is in it. If you trust "
                 "whoever made the file, add --trust-model (trust_model = true in a configuration)."
@@ -303,17 +306,7 @@ def _options(spec: str, text: str | None) -> dict[str, str]:
 
 def _load_script(path: Path, function: str, options: dict[str, str], numbers: tuple[int, ...]) -> ForceModel:
     """``FUNCTION(numbers, **options)`` of a file that the user wrote; naming it is the consent to run it."""
-    if not os.path.isfile(path):  # false too for a name that the system refuses
-        raise InputError(f"the model file {path} does not exist.")
-    module_spec = importlib.util.spec_from_file_location(f"{path.stem}_model_file_{next(MODEL_FILES)}", path)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module.__name__] = module  # where dataclasses and torch's compiler look for it
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"the model file {path} fails: {type(error).__name__}: {error}") from error
+    module = module_of_file(path)
     make = getattr(module, function, None)
     if not callable(make):
         raise InputError(f"the model file {path} has no function {function}.")

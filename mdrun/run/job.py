@@ -39,7 +39,7 @@ from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.own_structure import keep_structure, own_structure
 from mdrun.run.progress import Progress
 from mdrun.run.pulse import Pulse
-from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all, notes_of_wide_halo
+from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all, notes_of_pressure, notes_of_wide_halo
 from mdrun.run.resume import Past, empty_then, find_past, take_up
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_model, prepare_process, read_input, set_threads
@@ -157,7 +157,8 @@ class Job(Witness):
                 sim.observers = [settle, *looks, Observer(1, self._pulse, False)]
 
             first = self._begin(sim, checkpoint, thermometer, watch)
-            told = replace(shared, notes=(*shared.notes, *notes_of_wide_halo(sim, shared.n_atoms)))
+            of_ranks = [*notes_of_wide_halo(sim, shared.n_atoms), *notes_of_pressure(sim)]
+            told = replace(shared, notes=(*shared.notes, *of_ranks))
             if is_writer:
                 self.listener.started(told, sim, shared.settings.directory, self.progress.n_threads)
             outcome = self._loop(sim, shared, thermometer, first)

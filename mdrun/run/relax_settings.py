@@ -13,8 +13,8 @@ OPTIMIZERS = ("lbfgs", "fire")
 CELLS = ("none", "isotropic", "shape", "full")
 OF_SIMULATE = (
     "structure", "format", "index", "replicate", "species", "freeze", "model", "trust_model", "out", "overwrite",
-    "device", "backend", "precision", "threads", "skin", "steps", "log_every", "trajectory_every", "trajectory",
-    "trajectory_atoms", "trajectory_precision", "wrap", "comm_timeout", "max_hours",
+    "device", "backend", "precision", "strategy", "compile", "threads", "skin", "steps", "log_every",
+    "trajectory_every", "trajectory", "trajectory_atoms", "trajectory_precision", "wrap", "comm_timeout", "max_hours",
 )  # fmt: skip
 
 

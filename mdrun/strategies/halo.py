@@ -15,10 +15,16 @@ from mdrun.strategies.names import HALO
 
 
 class HaloPolicy:
-    """How the verbs are answered where ghosts mirror owners."""
+    """How the verbs are answered where ghosts mirror owners.
+
+    Attributes:
+        differentiates_shares: at present each rank takes the slope of a share, that of the energies of its own atoms;
+            otherwise of a whole, the same number on every rank.
+    """
 
     def __init__(self, comm: Comm) -> None:
         self.comm = comm
+        self.differentiates_shares = False
 
     def meta(self, context: DistributedContext) -> HaloMeta:
         """The routing in force."""
@@ -62,7 +68,7 @@ class HaloPolicy:
         atoms = slice(owned - meta.n_spare)
         index, values = self.owned(index, meta)[atoms], self.owned(values, meta)[atoms]
         local = values.new_zeros((n, *values.shape[1:])).index_add(0, index, values)
-        return _SumOverRanks.apply(local, self.comm)
+        return _SumOverRanks.apply(local, self)
 
 
 def _meta(context: DistributedContext) -> HaloMeta:
@@ -72,31 +78,35 @@ def _meta(context: DistributedContext) -> HaloMeta:
 
 
 class _SumOverRanks(torch.autograd.Function):
-    """Local share → total, the same on every rank. Its adjoint hands the gradient of the total to each share.
+    """Local share → total, the same on every rank.
 
-    A total that every rank holds is one number, so the gradient passes as it is; the reverse, whose input is one
-    number used on every rank, sums over them (the conjugate pair of Megatron-LM, arXiv:1909.08053).
+    While ranks differentiate shares of an energy, each share may feel the total, and the slope at the total is the sum
+    of all ranks' slopes: this function is its own adjoint. While each of them differentiates the same whole, that has
+    the slope already, which passes as it is; the reverse, whose input is one number used on every rank, sums over them
+    (the conjugate pair of Megatron-LM, arXiv:1909.08053).
     """
 
     @staticmethod
-    def forward(ctx, local: Tensor, comm: Comm) -> Tensor:
-        ctx.comm = comm
-        return comm.all_sum(local).clone()
+    def forward(ctx, local: Tensor, policy: HaloPolicy) -> Tensor:
+        ctx.policy = policy
+        return policy.comm.all_sum(local).clone()
 
     @staticmethod
     def backward(ctx, *grads):
-        return _UseOnEveryRank.apply(grads[0], ctx.comm), None
+        adjoint = _SumOverRanks if ctx.policy.differentiates_shares else _UseOnEveryRank
+        return adjoint.apply(grads[0], ctx.policy), None
 
 
 class _UseOnEveryRank(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, total: Tensor, comm: Comm) -> Tensor:
-        ctx.comm = comm
+    def forward(ctx, total: Tensor, policy: HaloPolicy) -> Tensor:
+        ctx.policy = policy
         return total.clone()
 
     @staticmethod
     def backward(ctx, *grads):
-        return _SumOverRanks.apply(grads[0], ctx.comm), None
+        adjoint = _UseOnEveryRank if ctx.policy.differentiates_shares else _SumOverRanks
+        return adjoint.apply(grads[0], ctx.policy), None
 
 
 class HaloStrategy:

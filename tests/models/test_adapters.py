@@ -46,9 +46,31 @@ def test_arguments_of_an_ase_calculator_stand_behind_its_name_or_in_a_file(tmp_p
     assert result.energy == pytest.approx(atoms.get_potential_energy(), rel=1e-12)
 
 
+def test_a_calculator_in_a_file_of_the_users_is_found_from_any_directory(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("from ase.calculators.emt import EMT\nclass Mine(EMT):\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    spec = with_absolute_paths("ase:mine.py:Mine,toml=none.toml")
+    assert spec == f"ase:{tmp_path / 'mine.py'}:Mine,toml={tmp_path / 'none.toml'}"
+    monkeypatch.chdir("/")
+    result = evaluate(slab(), load_model(spec.partition(",")[0], (29,)))
+    assert result.energy == evaluate(slab(), load_model("ase:ase.calculators.emt:EMT", (29,))).energy
+
+
+def test_a_calculator_that_does_not_know_the_species_refuses_them_before_the_run(tmp_path):  # A-57
+    from tests.cli.launcher import call
+
+    rocksalt().write(tmp_path / "salt.xyz")
+    words = ("simulate", "salt.xyz", "--model", "ase:ase.calculators.emt:EMT", "--steps", 3, "--out", "run")
+    refused = call(*words, cwd=tmp_path).expect(2)
+    assert "can't compute these atoms (Na, Cl)" in " ".join(refused.err.split())
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
+        ("ase:mine:Calculator", "ase:FILE.py:CLASS"),
+        ("ase:none.py:Calculator", "does not exist"),
         ("ase:LennardJones", "a module and a class"),
         ("ase:no.such.module:X", "can't be made"),
         ("ase:ase.calculators.lj:Nothing", "can't be made"),
@@ -79,7 +101,13 @@ IN_PACKAGES = ["sevennet", "sevennet:7net-MF-0,modal=PBE", "sevennet:7NET-0", "c
 
 
 @pytest.mark.parametrize("spec", PICKLES)
-def test_a_pickle_loads_with_the_users_leave_alone(spec):
+def test_a_pickle_loads_with_the_users_leave_alone(spec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = Path(spec.split(":")[1].split(",")[0])
+    with pytest.raises(InputError, match="there is no file"):  # a name that was mistyped, it may be
+        refuse_unasked_code(spec, False)
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
     with pytest.raises(InputError, match="--trust-model"):
         refuse_unasked_code(spec, False)
     refuse_unasked_code(spec, True)

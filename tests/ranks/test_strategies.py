@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mdrun.strategies.choice import KINDS
 from tests.own_models import evaluate_whole
 from tests.ranks.builders import icosahedron
 from tests.ranks.jobs.message_passing import SYSTEMS
-from tests.ranks.jobs.strategies import LENGTH, WIDE, WIDE_SYSTEMS, Embedded
+from tests.ranks.jobs.strategies import LENGTH, WIDE, WIDE_SYSTEMS, Common, Embedded
 
 RANKS = (1, 2, 3, 4, 5)
 
@@ -30,6 +31,20 @@ def test_layers_that_call_no_verb_are_right_in_a_wide_halo(answers, system, kind
     found, key = answers(n_ranks), f"strategies/{system}/{kind}"
     assert float(found[f"{key}/energy"]) == pytest.approx(expected.energy, rel=1e-12)
     np.testing.assert_allclose(found[f"{key}/forces"], expected.forces, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+@pytest.mark.parametrize("kind", [*KINDS, "wide", "compiled"])
+@pytest.mark.parametrize("system", WIDE_SYSTEMS)
+def test_energies_that_feel_a_sum_over_all_atoms_have_their_slopes(answers, system, kind, n_ranks):
+    """What the energies of other ranks' atoms owe to the sum comes home through it."""
+    atoms = WIDE_SYSTEMS[system]()
+    expected = evaluate_whole(atoms, Common(WIDE))
+    found, key = answers(n_ranks), f"strategies/common/{system}/{kind}"
+    assert float(found[f"{key}/energy"]) == pytest.approx(expected.energy, rel=1e-11)
+    np.testing.assert_allclose(found[f"{key}/forces"], expected.forces, rtol=0, atol=1e-9)
+    if expected.stress is not None:
+        np.testing.assert_allclose(found[f"{key}/stress"], expected.stress, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_ranks", RANKS)

@@ -1,4 +1,5 @@
-"""Any ASE calculator: ``ase:MODULE:CLASS,key=value,...``, further keyword arguments in a file: ``toml=FILE``.
+"""Any ASE calculator: ``ase:MODULE:CLASS,key=value,...`` or ``ase:FILE.py:CLASS,...``, further keyword arguments in a
+file: ``toml=FILE``.
 
 On one rank it is called as it is. On several it has to say how far an atom's energy reaches, in its attribute
 ``receptive_field`` (Å) or by ``reach=Å`` here, and to give energies of atoms: each rank then shows it its own atoms and
@@ -11,17 +12,20 @@ import importlib
 import math
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from ase import Atoms
 from ase.calculators.calculator import Calculator, CalculatorError, PropertyNotImplementedError, all_changes
+from ase.data import chemical_symbols
 
 from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.potentials.adapters.packages import quiet
 from mdrun.potentials.base import ForceModel, Forces
+from mdrun.potentials.user_files import module_of_file
 from mdrun.units import VOIGT
 
 LIST_CUTOFF = 1.0  # Å: the calculator finds its neighbours by itself
@@ -43,6 +47,7 @@ class ASECalculator:
         self.calculator, self.name, self.reach = calculator, name, reach
         self.cutoff = LIST_CUTOFF
         self._numbers = np.array(numbers)
+        self._has_computed = False
 
     @property
     def ghost_reach(self) -> float:
@@ -93,6 +98,14 @@ class ASECalculator:
             self.calculator.calculate(atoms, available, all_changes)
         except (CalculatorError, PropertyNotImplementedError) as error:
             raise InputError(f"{self.name} can't compute {', '.join(available)}: {error}") from error
+        except Exception as error:  # in whatever way it says that it doesn't know these atoms
+            if self._has_computed:
+                raise
+            symbols = ", ".join(chemical_symbols[z] for z in sorted(set(atoms.numbers)))
+            raise InputError(
+                f"{self.name} can't compute these atoms ({symbols}): {type(error).__name__}: {error}"
+            ) from error
+        self._has_computed = True
         results = self.calculator.results
         missing = [p for p in properties if p not in results and p != "stress"]
         if missing:
@@ -128,15 +141,22 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
     given = {**(_from_file(Path(path)) if path else {}), **{key: _value(text) for key, text in arguments.items()}}
     try:
         with quiet():
-            make = getattr(importlib.import_module(module_name), class_name)
-            calculator = make(**given)
+            calculator = getattr(_module(module_name), class_name)(**given)
+    except InputError:
+        raise
     except Exception as error:
-        raise InputError(f"ase:{argument} can't be made: {type(error).__name__}: {error}") from error
+        own = " For a class in a file of yours: ase:FILE.py:CLASS." if isinstance(error, ModuleNotFoundError) else ""
+        raise InputError(f"ase:{argument} can't be made: {type(error).__name__}: {error}.{own}") from error
     if not hasattr(calculator, "calculate") or not hasattr(calculator, "implemented_properties"):
         raise InputError(f"ase:{argument} is a {type(calculator).__name__}, which is no ASE calculator.")
     if reach is None:
         reach = getattr(calculator, "receptive_field", None)
     return ASECalculator(calculator, numbers, f"ase:{argument}", None if reach is None else _length(reach))
+
+
+def _module(name: str) -> ModuleType:
+    """The module of that name, or in that file."""
+    return module_of_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
 
 
 def _length(text: Any) -> float:

@@ -183,7 +183,7 @@ def load(argument: str | None, options: dict[str, str], numbers: tuple[int, ...]
     try:
         with quiet():
             net = (
-                package.load(model_name=name, use_device="cpu", verbose=False)
+                package.load(model_name=name.lower(), use_device="cpu", verbose=False)
                 if is_in_the_wheel(name)
                 else package.from_file(name)
             )
@@ -214,4 +214,4 @@ def of_net(net: Any, numbers: tuple[int, ...], name: str) -> ForceModel:
 
 def is_in_the_wheel(name: str) -> bool:
     """Whether the weights come with the package, rather than from a file of the user's."""
-    return name in IN_THE_WHEEL
+    return name.lower() in IN_THE_WHEEL

@@ -15,6 +15,7 @@ from mdrun.potentials.graph_model import Needs
 from mdrun.potentials.registry import Sum, load_model
 from mdrun.scope import Scope
 from mdrun.strategies.choice import KINDS, choose_strategy
+from mdrun.verbs import system_sum
 from tests.own_models import compiling, force_model, net_of
 from tests.ranks.builders import copper_small_cell, gold_copper, icosahedron
 from tests.ranks.jobs.gathering import on_each_rank
@@ -42,6 +43,20 @@ class Embedded(nn.Module):
         weights = (1 - graph.vectors.norm(dim=1) / self.cutoff) ** 2
         density = graph.sum_edges(weights)
         return density + graph.sum_edges(weights * density[graph.senders])
+
+
+class Common(Embedded):
+    """Each atom's energy feels the density that all have in common, and that of all squares of it."""
+
+    n_layers = 1
+
+    def forward(self, graph) -> Tensor:
+        weights = (1 - graph.vectors.norm(dim=1) / self.cutoff) ** 2
+        density = graph.sum_edges(weights)
+        whole = torch.zeros(len(density), dtype=torch.int64, device=density.device)
+        common = system_sum(density, whole, 1)[0]
+        again = system_sum(density**2 * torch.sin(common), whole, 1)[0]
+        return density * torch.tanh(common / 100) + (density - again / 100) ** 2
 
 
 class Forgotten(Embedded):
@@ -78,6 +93,13 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
         }
         for kind, model in models.items():
             found |= _of(f"{name}/{kind}", atoms, model, comm)
+        common = {
+            **{strategy: force_model(atoms, Common(Needs())) for strategy in KINDS},
+            "wide": force_model(atoms, Common(WIDE)),
+            "compiled": compiling(atoms, Common(WIDE), Needs(compiles=True)),
+        }
+        for kind, model in common.items():
+            found |= _of(f"common/{name}/{kind}", atoms, model, comm, kind if kind in KINDS else "auto")
     atoms = icosahedron(60.0)
     zbl = load_model("zbl:inner=3,outer=5", species_of(atoms))
     found |= _of("far", atoms, force_model(atoms, Far()), comm)
@@ -90,9 +112,10 @@ def compute(comm: Comm) -> dict[str, np.ndarray]:
     return found
 
 
-def _of(key: str, atoms: Atoms, model: ForceModel, comm: Comm) -> dict[str, np.ndarray]:
-    result = evaluate(atoms, model, comm)
-    return {f"{key}/energy": np.array(result.energy), f"{key}/forces": result.forces}
+def _of(key: str, atoms: Atoms, model: ForceModel, comm: Comm, strategy: str = "auto") -> dict[str, np.ndarray]:
+    result = evaluate(atoms, model, comm, strategy=strategy)
+    stress = np.zeros(0) if result.stress is None else result.stress
+    return {f"{key}/energy": np.array(result.energy), f"{key}/forces": result.forces, f"{key}/stress": stress}
 
 
 def _nodes(comm: Comm) -> dict[str, np.ndarray]:
