@@ -39,14 +39,14 @@ from mdrun.run.outputs import Columns, Outputs
 from mdrun.run.own_structure import keep_structure, own_structure
 from mdrun.run.progress import Progress
 from mdrun.run.pulse import Pulse
-from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all, notes_of_pressure, notes_of_wide_halo
+from mdrun.run.ranks import balance, exchanges_of_all, figures_of_all, notes_of_wide_halo
 from mdrun.run.resume import Past, empty_then, find_past, take_up
 from mdrun.run.settings import Settings, write_config
 from mdrun.run.setup import Shared, empty_state, make_domain, make_model, prepare_process, read_input, set_threads
 from mdrun.run.signals import Signals
 from mdrun.run.simulation import Observer, Simulation, as_then, go_on, run, start
 from mdrun.run.status import RUNNING
-from mdrun.run.thermo import Thermo, Thermometer
+from mdrun.run.thermo import Thermo, Thermometer, notes_of_pressure
 from mdrun.scope import Scope
 from mdrun.state import State
 from mdrun.strategies.choice import choose_strategy
@@ -157,7 +157,7 @@ class Job(Witness):
                 sim.observers = [settle, *looks, Observer(1, self._pulse, False)]
 
             first = self._begin(sim, checkpoint, thermometer, watch)
-            of_ranks = [*notes_of_wide_halo(sim, shared.n_atoms), *notes_of_pressure(sim)]
+            of_ranks = [*notes_of_wide_halo(sim, shared.n_atoms), *notes_of_pressure(first, comm.size)]
             told = replace(shared, notes=(*shared.notes, *of_ranks))
             if is_writer:
                 self.listener.started(told, sim, shared.settings.directory, self.progress.n_threads)

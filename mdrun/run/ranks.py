@@ -137,14 +137,6 @@ def exchanges_of_all(sim: Simulation, n_steps: int) -> list[ExchangeFigures]:
 FAR_MORE = 3.0  # rows for each atom, of which a wide halo tells
 
 
-def notes_of_pressure(sim: Simulation) -> list[str]:
-    """What to tell where there is none."""
-    if sim.forces.virial is not None:
-        return []
-    where = " on several ranks; it may on one" if sim.domain.comm.size > 1 else ""
-    return [f"the model gives no virial{where}: no pressure in thermo.csv, no stress in frames"]
-
-
 def notes_of_wide_halo(sim: Simulation, n_atoms: int) -> list[str]:
     """What to tell where ranks compute far more rows than there are atoms; a collective."""
     domain = sim.domain

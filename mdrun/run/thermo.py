@@ -83,6 +83,14 @@ class Thermo:
         return [*(getattr(self, name) for name in SCALARS), *self.pressure_tensor, *self.cell_parameters]
 
 
+def notes_of_pressure(first: Thermo, n_ranks: int) -> list[str]:
+    """What to tell where there would be one, and the model does not give it."""
+    if not math.isfinite(first.volume_A3) or math.isfinite(first.pressure_GPa):
+        return []
+    where = " on several ranks; it may on one" if n_ranks > 1 else ""
+    return [f"the model gives no virial{where}: no pressure in thermo.csv, no stress in frames"]
+
+
 def measure(sim: Simulation, comm: Comm) -> Thermo:
     """Sum over ranks; a collective.
 

@@ -175,3 +175,27 @@ def test_ranks_meet_on_the_first_node(nodes, host):
     }  # fmt: skip
     torchrun_wins = {"WORLD_SIZE": "2", "RANK": "1", **step}
     assert launch_environment(torchrun_wins) == {"WORLD_SIZE": "2", "RANK": "1"}
+
+
+def test_a_pressure_that_several_ranks_do_not_have_is_told(folder, tmp_path):
+    calculator = "ase:ase.calculators.lj:LennardJones,sigma=3.4,epsilon=0.0104,rc=6,smooth=true,reach=6"
+    words = (folder / "argon.xyz", "--model", calculator, "--init-temperature", 40, "--device", "cpu", "--steps")
+    note = "gives no virial on several ranks; it may on one: no pressure in thermo.csv"
+    assert "no virial" not in call("simulate", *words, 2, "--out", "one", cwd=tmp_path).expect(0).out
+    assert "no virial" not in call("resume", "one", "--steps", 4, cwd=tmp_path).expect(0).out
+    ended = torchrun(2, "-m", "mdrun", "simulate", *words, 2, "--out", "two", cwd=tmp_path).wait().expect(0)
+    assert note in " ".join(ended.out.split())
+    bath = ("--ensemble", "npt", "--temperature", 40, "--pressure", 0, "--out", "npt")
+    refused = torchrun(2, "-m", "mdrun", "simulate", *words, 2, *bath, cwd=tmp_path).wait()
+    assert "no virial on several ranks; it may on one" in " ".join(refused.err.split())
+
+
+def test_relax_takes_a_strategy(tmp_path):
+    ase.io.write(tmp_path / "argon.xyz", pfcc(2, 2, 2))
+    net = Path(__file__).parents[2] / "inputs/message_passing.py"
+    words = ("relax", "argon.xyz", "--model", f"{net}:make", "--steps", 2, "--log-every", 1)
+    call(*words, "--out", "one", cwd=tmp_path).expect(75)
+    ended = torchrun(2, "-m", "mdrun", *words, "--strategy", "partition", "--out", "two", cwd=tmp_path).wait()
+    assert "by partition" in " ".join(ended.out.split())
+    one, two = (np.loadtxt(tmp_path / out / "thermo.csv", delimiter=",", skiprows=1) for out in ("one", "two"))
+    np.testing.assert_allclose(one[:, 1:4], two[:, 1:4], rtol=1e-9, atol=1e-9)
