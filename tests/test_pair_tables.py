@@ -96,6 +96,8 @@ def test_a_section_of_a_pair_wins_over_the_mixing_rule(tmp_path):
         ("morse:D=1,alpha=1,r0=2,cutoff=8", "morse has no 'alpha'"),
         ("yukawa:A=x,kappa=1,cutoff=8", "A must be a finite number, not 'x'"),
         ("morse:D=1,a=100,r0=300,cutoff=8", "give no finite energy at the cutoff, 8 Å"),
+        ("lj:epsilon=1,sigma=3,cutoff=1e-320", "give no finite energy at the cutoff"),
+        ("yukawa:A=1,kappa=1,cutoff=1e-320", "give no finite energy at the cutoff"),
         ("buck:A=1000,rho=0.3,C=-1,cutoff=8", "C must be a number not below 0"),
         ("buck:missing.toml", "missing.toml can't be read"),
         ("zbl", "zbl takes both inner= and outer= (Å)"),

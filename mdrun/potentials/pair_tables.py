@@ -92,8 +92,11 @@ class PairFamily:
         rows = {}
         for pair, values in pairs.items():
             row = np.array([cutoff**2, *self.row(*values), 0.0])
-            with np.errstate(all="ignore"):
-                at_cutoff = float(self.formula(cutoff**2, row)[0])
+            try:
+                with np.errstate(all="ignore"):
+                    at_cutoff = float(self.formula(cutoff**2, row)[0])
+            except ArithmeticError:  # the square of a tiny cutoff is 0
+                at_cutoff = math.inf
             if not math.isfinite(at_cutoff):
                 named = ", ".join(f"{p.name} = {v:g} {p.unit}" for p, v in zip(self.parameters, values, strict=True))
                 raise InputError(f"{self.word}: {named} give no finite energy at the cutoff, {cutoff:g} Å.")
