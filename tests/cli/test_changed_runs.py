@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 from pathlib import Path
@@ -107,7 +108,11 @@ BATHS = {
 OPTIONS_OF_BATHS = "ensemble,thermostat,temperature,pressure"
 
 
-@pytest.mark.parametrize(("then", "now"), [(a, b) for a in BATHS for b in BATHS if a != b])
+SOME = [("nve", "langevin"), ("langevin", "nose-hoover"), ("nose-hoover", "mtk"), ("mtk", "nve")]
+OTHERS = [pair for pair in itertools.permutations(BATHS, 2) if pair not in SOME]
+
+
+@pytest.mark.parametrize(("then", "now"), [*SOME, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)])
 def test_another_ensemble_that_is_allowed_begins_with_baths_of_its_own(folder, then, now):
     """And is gone on with from there to the last bit."""
     words = ("simulate", *WORDS, "--steps")
