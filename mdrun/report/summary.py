@@ -18,6 +18,7 @@ from mdrun.run.outcome import Outcome
 from mdrun.run.ranks import ExchangeFigures, RankFigures
 from mdrun.run.setup import Shared
 from mdrun.run.simulation import Simulation
+from mdrun.strategies.names import HALO
 
 MIB = 1024**2
 
@@ -46,7 +47,8 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
     least, most = domain.owned_by_rank.min(), domain.owned_by_rank.max()
     each = f"{least}" if least == most else f"{least} to {most}"
     ranks = f"{domain.comm.size} rank{'s' if domain.comm.size > 1 else ''}"
-    strategy = f"by {sim.model.strategy.name}, " if domain.comm.size > 1 else ""
+    strategy = sim.model.strategy.name
+    unlike = f", by {strategy}" if strategy != HALO else ""
     return [
         ("structure", f"{settings.structure}: {shared.n_atoms} atom{plural}, {shared.formula}{fixed}"),
         ("cell", f"{lengths} Å{skew}, periodic {pbc}" if any(shared.pbc) else "open"),
@@ -58,9 +60,9 @@ def start_rows(shared: Shared, sim: Simulation, directory: Path, n_threads: int)
         ("temperature", f"counts {sim.n_dof} degrees of freedom ({shared.counted})"),
         (
             "decomposition",
-            f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {strategy}{each} atoms each, "
+            f"{ranks} of {n_threads} thread{'s' if n_threads > 1 else ''}, {each} atoms each, "
             f"ghost width {domain.ghost_width:.2f} Å "
-            f"({_reach_in_words(domain)} + skin {domain.skin:.2f})",
+            f"({_reach_in_words(domain)} + skin {domain.skin:.2f}){unlike}",
         ),
         ("output", str(directory)),
     ]
