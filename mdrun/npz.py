@@ -34,14 +34,16 @@ def write(path: Path, meta: Any, arrays: Mapping[str, np.ndarray]) -> None:
         os.fsync(file.fileno())
 
 
-def read(path: Path, what: str) -> tuple[Any, dict[str, np.ndarray]]:
+def read(path: Path, what: str, file_format: int) -> tuple[Any, dict[str, np.ndarray]]:
     """What ``write`` wrote: ``meta`` and the arrays, of no more bytes than the file has.
 
     Args:
         what: the file should be, for messages.
+        file_format: what this version writes, as ``format`` in ``meta``.
 
     Raises:
         Damaged: the file is not there, or not whole.
+        InputError: it is one of another version.
     """
     try:
         arrays = _members(path)
@@ -52,6 +54,9 @@ def read(path: Path, what: str) -> tuple[Any, dict[str, np.ndarray]]:
         raise Damaged(f"{path} is no whole {what}: {_in_one_line(error)}.") from error
     if not is_whole:
         raise Damaged(f"{path} is damaged: its checksum does not fit what is in it.")
+    if isinstance(meta, dict) and meta.get("format") != file_format:
+        written_in = str(meta.get("format"))[:40]
+        raise InputError(f"{path} is a {what} of format {written_in}; this mdrun reads {file_format}.")
     return meta, arrays
 
 

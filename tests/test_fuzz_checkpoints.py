@@ -37,6 +37,7 @@ from mdrun.run.thermo import Thermometer
 from mdrun.scope import Scope
 from mdrun.state import FIELDS, State
 from mdrun.structures import load_structure
+from mdrun.structures.kept import FORMAT as STRUCTURE_FORMAT
 from mdrun.structures.kept import keep, read_kept
 from tests.mutations import feed, feed_files, hostile, mutations
 from tests.systems import argon
@@ -225,7 +226,7 @@ def kept_structure(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     atoms.set_constraint(FixBondLengths([[0, 1]]))
     ase.io.write(path.with_name("a.traj"), atoms)
     keep(path, load_structure(path.with_name("a.traj")), "0" * 64, {"index": None})
-    meta, arrays = npz.read(path, "structure")
+    meta, arrays = npz.read(path, "structure", STRUCTURE_FORMAT)
     return meta, arrays
 
 

@@ -37,6 +37,11 @@ class Tensors:
         return self.kinetic + self.virial
 
 
+def no_virial(n_ranks: int) -> str:
+    """What is said of a model where it is missed."""
+    return f"the model gives no virial{' on several ranks; it may on one' if n_ranks > 1 else ''}"
+
+
 def measure_tensors(state: State, forces: Forces, comm: Comm) -> Tensors:
     """A collective.
 
@@ -44,10 +49,7 @@ def measure_tensors(state: State, forces: Forces, comm: Comm) -> Tensors:
         InputError: the model gives no virial.
     """
     if forces.virial is None:
-        where = " on several ranks; it may on one" if comm.size > 1 else ""
-        raise InputError(
-            f"the model gives no virial{where}. So there is no pressure to control: use --ensemble nve or nvt."
-        )
+        raise InputError(f"{no_virial(comm.size)}. So there is no pressure to control: use --ensemble nve or nvt.")
     local = torch.cat([state.kinetic_tensor().flatten().cpu(), virial_that_follows(state, forces).flatten()])
     kinetic, virial = comm.all_sum(local).numpy().reshape(2, 3, 3)
     return Tensors(kinetic, virial)

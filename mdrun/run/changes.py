@@ -13,6 +13,7 @@ from mdrun.potentials.named_files import by_content, digests_of, with_absolute_p
 from mdrun.potentials.registry import default_model
 from mdrun.run.checkpoint import Checkpoint
 from mdrun.run.checkpoint_contents import Wrong, checked_settings
+from mdrun.run.ensemble_options import flag
 from mdrun.run.origin import Origin
 from mdrun.run.settings import Settings
 
@@ -102,7 +103,7 @@ def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collecti
     """
     now, then = to_be_kept(settings), settings_of(checkpoint.settings)
     changes = {
-        f.name: f"{_flag(f.name)} from {_told(getattr(then, f.name))} to {_told(getattr(now, f.name))}"
+        f.name: f"--{flag(f.name)} from {_told(getattr(then, f.name))} to {_told(getattr(now, f.name))}"
         for f in fields(Settings)
         if f.name not in {*FREE, "model"} and getattr(now, f.name) != getattr(then, f.name)
     }
@@ -116,12 +117,12 @@ def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collecti
     for name in changes.keys() & set(OF_FRAMES) if lasting else ():
         raise InputError(
             f"{changes[name]}: the frames of {', '.join(lasting)} would not be alike. Give the new ones a file of "
-            f"their own: --trajectory NAME --allow-changes trajectory,{name.replace('_', '-')}."
+            f"their own: --trajectory NAME --allow-changes trajectory,{flag(name)}."
         )
     if refused := {name: words for name, words in changes.items() if name not in allowed}:
         raise InputError(
             f"the run that goes on would not be the one that was stopped: {'; '.join(refused.values())}. Leave that as "
-            f"it was, or say --allow-changes {','.join(name.replace('_', '-') for name in refused)}."
+            f"it was, or say --allow-changes {','.join(map(flag, refused))}."
         )
     n_steps = settings.n_steps_from(origin_of(settings, checkpoint))
     if checkpoint.step > n_steps:
@@ -132,10 +133,6 @@ def refuse_changes(settings: Settings, checkpoint: Checkpoint, allowed: Collecti
     if changes.keys() & set(OF_BATHS):
         changes["baths"] = "thermostat and barostat begin anew, and with them the conserved energy"
     return [f"changed at step {checkpoint.step}: {words}" for words in changes.values()]
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _told(value: Any) -> str:

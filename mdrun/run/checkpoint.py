@@ -220,10 +220,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         DamagedCheckpoint: the file is not there, or no whole checkpoint.
         InputError: it is one of another version.
     """
-    meta, arrays = npz.read(path, "checkpoint")
-    if isinstance(meta, dict) and meta.get("format") != FORMAT:
-        written_in = str(meta.get("format"))[:40]
-        raise InputError(f"{path} is a checkpoint of format {written_in}; this mdrun reads {FORMAT}.")
+    meta, arrays = npz.read(path, "checkpoint", FORMAT)
     try:
         check_meta(meta)
         check_arrays(arrays)

@@ -150,7 +150,7 @@ def check_ensemble(settings: EnsembleOptions) -> None:
     for name, unit in (("thermostat_time", "fs"), ("barostat_time", "fs"), ("compressibility", "1/GPa")):
         value = getattr(s, name)
         kind = "a time" if unit == "fs" else "a compressibility"
-        refuse(value is not None and not 0 < value < INFINITY, _flag(name), value, f"{kind} in {unit} above 0")
+        refuse(value is not None and not 0 < value < INFINITY, flag(name), value, f"{kind} in {unit} above 0")
     refuse(
         s.friction is not None and not 0 <= s.friction < INFINITY, "friction", s.friction, "a rate in 1/ps not below 0"
     )
@@ -200,7 +200,7 @@ def _refuse_useless(s: EnsembleOptions) -> None:
             now = f"--ensemble {s.ensemble}" + (
                 f" with --thermostat {thermostat}" if thermostat and is_thermal(name) else ""
             )
-            raise InputError(f"--{_flag(name)} would do nothing: it goes with {where}, and this is {now}.")
+            raise InputError(f"--{flag(name)} would do nothing: it goes with {where}, and this is {now}.")
 
 
 def is_thermal(option: str) -> bool:
@@ -242,5 +242,5 @@ def _refuse_unheld_components(s: EnsembleOptions) -> None:
             )
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
     return name.replace("_", "-")

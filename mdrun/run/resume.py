@@ -152,9 +152,8 @@ def take_up(
     Raises:
         InputError: the structure is not the one that the run began with, or a file has a place for one set of species.
     """
-    arrays, differs = checkpoint.arrays, _differences(state, checkpoint, OF_SPECIES)
-    if SPECIES not in allowed:
-        differs = ""
+    arrays = checkpoint.arrays
+    differs = _differences(state, checkpoint, OF_SPECIES) if SPECIES in allowed else ""
     refuse_other_structure(state, checkpoint, structure, OF_SPECIES if differs else ())
     lasting = [name for name in files if name in checkpoint.outputs and format_of(name, "--trajectory") == "h5md"]
     if differs and lasting:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from mdrun.errors import InputError
 from mdrun.run.cadence import Cadence, cadence
 from mdrun.run.directory import FILES, TRAJECTORY, replace_file
-from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, refuse
+from mdrun.run.ensemble_options import INFINITY, EnsembleOptions, check_ensemble, flag, refuse
 from mdrun.run.origin import FROM_ZERO, Origin
 from mdrun.run.trajectories.names import check_names, parse_precision
 from mdrun.strategies.names import AUTO, STRATEGIES
@@ -112,7 +112,7 @@ class Settings(EnsembleOptions):
         for name in self.options():
             value = getattr(self, name)
             for text in value if isinstance(value, tuple) else (value,):
-                refuse(isinstance(text, str) and "\0" in text, _flag(name), text, "a text without NUL")
+                refuse(isinstance(text, str) and "\0" in text, flag(name), text, "a text without NUL")
         refuse(not Path(self.structure).name, "structure", self.structure, "the name of a file")
         choices = {"device": DEVICES, "backend": BACKENDS, "precision": (None, *PRECISIONS), "strategy": STRATEGIES}
         for name, known in choices.items():
@@ -125,7 +125,7 @@ class Settings(EnsembleOptions):
         refuse(self.check_every < 1, "check-every", self.check_every, "a number of steps above 0")
         for name in ("log_every", "trajectory_every", "zero_momentum_every"):
             every = getattr(self, name)
-            refuse(every < 0, _flag(name), every, "a number of steps, 0 for never")
+            refuse(every < 0, flag(name), every, "a number of steps, 0 for never")
         cadence(self.checkpoint_every, "checkpoint-every")  # or it is refused
         hours = self.max_hours
         refuse(hours is not None and not 0 < hours < INFINITY, "max-hours", hours, "a time in hours above 0")
@@ -147,9 +147,9 @@ class Settings(EnsembleOptions):
             if name not in self.options():
                 near = get_close_matches(name.lower(), self.options(), n=1)
                 advice = (
-                    f"did you mean {_flag(near[0])}?" if near else f"there are {', '.join(map(_flag, self.options()))}."
+                    f"did you mean {flag(near[0])}?" if near else f"there are {', '.join(map(flag, self.options()))}."
                 )
-                raise InputError(f"--allow-changes: {_flag(name)!r} is no option of {self.command}; {advice}")
+                raise InputError(f"--allow-changes: {flag(name)!r} is no option of {self.command}; {advice}")
         if self.resume and self.overwrite:
             raise InputError("--resume goes on with the run in --out, --overwrite replaces it: give one.")
         most = self.max_temperature
@@ -157,10 +157,6 @@ class Settings(EnsembleOptions):
         refuse(most is not None and self.log_every == 0, "log-every", 0, "steps, at which --max-temperature looks")
         if self.steps is not None and self.time is not None:
             raise InputError("--steps and --time both say how long to run: give one.")
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _in_utf8(text: str) -> str:

@@ -16,6 +16,7 @@ from mdrun import cell as geometry
 from mdrun import units
 from mdrun.comm import Comm
 from mdrun.integrate.momentum import measure_flow
+from mdrun.integrate.pressure import no_virial
 from mdrun.run.appending import open_text, written
 from mdrun.run.directory import writing
 from mdrun.run.simulation import Simulation
@@ -87,8 +88,7 @@ def notes_of_pressure(first: Thermo, n_ranks: int) -> list[str]:
     """What to tell where there would be one, and the model does not give it."""
     if not math.isfinite(first.volume_A3) or math.isfinite(first.pressure_GPa):
         return []
-    where = " on several ranks; it may on one" if n_ranks > 1 else ""
-    return [f"the model gives no virial{where}: no pressure in thermo.csv, no stress in frames"]
+    return [f"{no_virial(n_ranks)}: no pressure in thermo.csv, no stress in frames"]
 
 
 def measure(sim: Simulation, comm: Comm) -> Thermo:

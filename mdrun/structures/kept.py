@@ -91,9 +91,7 @@ def read_kept(path: Path) -> Kept:
         Damaged: the file is not whole, or holds no structure.
         InputError: it is one of another version.
     """
-    meta, arrays = npz.read(path, "structure")
-    if isinstance(meta, dict) and meta.get("format") != FORMAT:
-        raise InputError(f"{path} is of format {str(meta.get('format'))[:40]}; this mdrun reads {FORMAT}.")
+    meta, arrays = npz.read(path, "structure", FORMAT)
     try:
         _demand(isinstance(meta, dict), "its description holds no names")
         _demand(isinstance(meta.get("digest"), str), "it does not tell what file it was")

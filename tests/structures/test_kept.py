@@ -16,6 +16,7 @@ from ase.spacegroup import crystal
 from mdrun import npz
 from mdrun.npz import Damaged
 from mdrun.structures import Structure, load_structure
+from mdrun.structures.kept import FORMAT as STRUCTURE_FORMAT
 from mdrun.structures.kept import Unkeepable, keep, read_kept
 
 
@@ -146,7 +147,7 @@ def test_a_whole_file_of_hostile_contents_is_refused(name, values, words, tmp_pa
     ase.io.write(tmp_path / "a.traj", atoms)
     path = tmp_path / "structure.npz"
     keep(path, load_structure(tmp_path / "a.traj"), "", {})
-    meta, arrays = npz.read(path, "structure")
+    meta, arrays = npz.read(path, "structure", STRUCTURE_FORMAT)
     assert meta["columns"][:2] == ["numbers", "positions"]
     arrays = {**arrays, name: values} if values is not None else {n: v for n, v in arrays.items() if n != name}
     npz.write(path, meta, arrays)

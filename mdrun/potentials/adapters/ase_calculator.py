@@ -19,12 +19,11 @@ import numpy as np
 import torch
 from ase import Atoms
 from ase.calculators.calculator import Calculator, CalculatorError, PropertyNotImplementedError, all_changes
-from ase.data import chemical_symbols
 
 from mdrun.domain import Domain
 from mdrun.errors import InputError
 from mdrun.potentials.adapters.packages import quiet
-from mdrun.potentials.base import ForceModel, Forces
+from mdrun.potentials.base import ForceModel, Forces, symbols_of
 from mdrun.potentials.user_files import module_of_file
 from mdrun.units import VOIGT
 
@@ -101,7 +100,7 @@ class ASECalculator:
         except Exception as error:  # in whatever way it says that it doesn't know these atoms
             if self._has_computed:
                 raise
-            symbols = ", ".join(chemical_symbols[z] for z in sorted(set(atoms.numbers)))
+            symbols = ", ".join(symbols_of(sorted(set(atoms.numbers))))
             raise InputError(
                 f"{self.name} can't compute these atoms ({symbols}): {type(error).__name__}: {error}"
             ) from error
